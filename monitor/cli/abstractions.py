@@ -19,7 +19,7 @@ PLAIN: Final = ("auto", "index", "name", "values")
 
 def function_of(said: dict[str, Any]) -> str:
     """Return the FILE.py:NAME of `--abstraction`, or ""; ModelError for an abstraction that is not known."""
-    from monitor.authoring.learning.clusters import parsed_clusters  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.state_clusters import parsed_clusters  # noqa: PLC0415 - keep `cfmon --help` light
 
     kind = said["abstraction"]
     if kind is not None and said["bins"] is not None:
@@ -48,8 +48,8 @@ def abstraction_of(
 
     from monitor.authoring.learning.abstraction import Numbering  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.bins import edges_of, parsed_bins  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.clusters import centres_of, parsed_clusters  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.state_clusters import centres_of, parsed_clusters  # noqa: PLC0415 - likewise
 
     kind = said["abstraction"]
     if said["bins"] is not None:

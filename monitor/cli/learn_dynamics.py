@@ -178,7 +178,7 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
     from monitor.authoring.dynamics.learned_world import Draft  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.ranges import features_of, inputs_of, plain_names  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
-    from monitor.worlds.label_conditions import compiled  # noqa: PLC0415 - likewise
+    from monitor.worlds.feature_conditions import compiled  # noqa: PLC0415 - likewise
 
     names, count = plain_names((*roles.state, *roles.inputs)), len(roles.state)
     conditions = [parsed(text) for text in labels]

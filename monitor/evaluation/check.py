@@ -22,7 +22,7 @@ from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
 from monitor.exact.verdict import Path
-from monitor.hidden.checker import ONLY_EXACT, HiddenChecker
+from monitor.hidden.hidden_checker import ONLY_EXACT, HiddenChecker
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.policy.controller import is_hidden

@@ -23,7 +23,7 @@ from monitor.exact import Checker, tables
 from monitor.exact.labelling import StateLabels
 from monitor.exact.names import validate
 from monitor.exact.value_table import is_large
-from monitor.hidden.checker import ONLY_EXACT, HiddenChecker
+from monitor.hidden.hidden_checker import ONLY_EXACT, HiddenChecker
 from monitor.logic import Formula, PathAutomaton
 from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP

@@ -15,8 +15,8 @@ from monitor.arrays import Floats
 from monitor.causal.row import Row
 from monitor.errors import LimitError
 from monitor.hidden.filtering import summed
+from monitor.hidden.observation_values import HiddenWorld
 from monitor.hidden.pair_chain import Change, PairChain
-from monitor.hidden.path_values import HiddenWorld
 from monitor.hidden.trace import Trace
 from monitor.logic import RewardAutomaton
 

@@ -20,7 +20,7 @@ from monitor.hidden.couplings import Couplings, Glances, find_all
 from monitor.hidden.filtering import summed
 from monitor.hidden.forward import Nodes, Part, add_values, push, push_apart, read_labels
 from monitor.hidden.glances import entries
-from monitor.hidden.tables import Tables
+from monitor.hidden.shared_tables import Tables
 from monitor.hidden.tails import Column, Tail
 from monitor.hidden.trace import Trace
 from monitor.logic import FALSE, TRUE, Automaton

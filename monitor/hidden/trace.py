@@ -15,12 +15,12 @@ from monitor.hidden.filtering import Belief, Filter, Weights, summed
 from monitor.hidden.forward import Edges
 from monitor.hidden.glances import Pair, Ways, entries, impossible, sights, ways
 from monitor.hidden.readings import Readings
-from monitor.hidden.tables import Tables
+from monitor.hidden.shared_tables import Tables
 from monitor.policy.controller import Reader
 
 
 @dataclass(eq=False)
-class Held:
+class HeldPair:
     """One pair.
 
     `acting`: the policy that acted. `belief`: before the pair. `places` [T]: those possible then, state * L + m,
@@ -51,7 +51,7 @@ class Trace:
     def __init__(self, beliefs: Filter, tables: Tables) -> None:
         self.filter, self.model, self._tables = beliefs, beliefs.model, tables
         self.first = 0
-        self._held: list[Held] = []
+        self._held: list[HeldPair] = []
 
     def __len__(self) -> int:
         return len(self._held)
@@ -66,7 +66,7 @@ class Trace:
         """Probability of all that was observed on the path, given what was before it."""
         return prod(held.share for held in self._held)
 
-    def __getitem__(self, number: int) -> Held:
+    def __getitem__(self, number: int) -> HeldPair:
         return self._held[number - self.first]
 
     def extend(self, path: Sequence[Pair], acting: Sequence[Reader], beliefs: Sequence[Weights], added: int) -> None:
@@ -112,7 +112,7 @@ class Trace:
         weights = last.weights[np.asarray(seen.place)] * np.asarray(seen.weight) / last.share
         return summed(np.asarray(seen.state), weights)
 
-    def _weighed(self, n: int, pair: Pair, acting: Reader, before: Weights) -> Held:
+    def _weighed(self, n: int, pair: Pair, acting: Reader, before: Weights) -> HeldPair:
         belief, policy = self.filter.read(before), self.filter.readings(acting)
         live = policy.live(belief.memory(acting))
         memories = policy.numbered(live, belief.memory(acting))
@@ -123,7 +123,7 @@ class Trace:
             share = float((weights[found.place] * found.weight).sum())
             if share > 0.0:
                 seen = self._numbered(policy, found, places)
-                return Held(pair, acting, belief, live, places, weights, share, seen)
+                return HeldPair(pair, acting, belief, live, places, weights, share, seen)
         raise PathError(f"pair {n}: {impossible(self.model, *pair)}")
 
     def _numbered(self, policy: Readings, found: Ways, places: Ints) -> Glances:

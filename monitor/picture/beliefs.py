@@ -14,10 +14,10 @@ import msgspec
 
 from monitor.errors import LimitError
 from monitor.evidence.document import Evidence
-from monitor.hidden.checker import HiddenChecker
 from monitor.hidden.course import States
 from monitor.hidden.filtering import Weights
 from monitor.hidden.glances import Pair
+from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL as OBSERVED
 from monitor.logic.syntax import InterventionRef
@@ -35,7 +35,7 @@ from monitor.picture.explanation import (
 )
 from monitor.picture.scenes import LabelStates
 from monitor.picture.sheet import MARGIN, MOST_STEPS, SMALL, WIDTH, Sheet, timeline_of
-from monitor.picture.states import state_in_words
+from monitor.picture.state_words import state_in_words
 from monitor.picture.svg import ALTERNATIVE, NOMINAL, RULE, Canvas, Ink, Point
 from monitor.types import Quantity, Verdict
 
@@ -56,7 +56,7 @@ OTHERS: Final = -1
 """The row of states that have none of their own."""
 
 
-class Panel(msgspec.Struct, frozen=True):
+class WorldPanel(msgspec.Struct, frozen=True):
     """One compared world. `begins`: position of its first step on the path; `states`: its course from there on.
 
     `quantity`: what the formula says of it; None: nothing.
@@ -114,7 +114,7 @@ def _panels(
     horizon: int,
     changes: Sequence[InterventionRef],
     path: tuple[Sequence[Pair], Sequence[Weights]],
-) -> list[Panel]:
+) -> list[WorldPanel]:
     """Return what was observed, from as far back as there is space for, and the world of each other intervention."""
     last, quantities = len(evidence.path) - 1, evidence.verdict.quantities
     asked = [(change, quantities[min(n, len(quantities) - 1)]) for n, change in enumerate(changes)]
@@ -135,12 +135,12 @@ def _panels(
         terminated=evidence.terminated,
     )
     return [
-        Panel(change, start, states[: until + 1 - start], quantity)
+        WorldPanel(change, start, states[: until + 1 - start], quantity)
         for (change, start, quantity), states in zip(worlds, courses, strict=True)
     ]
 
 
-def _branch(evidence: Evidence, panel: Panel, quantity: Quantity) -> ComparedWorld:
+def _branch(evidence: Evidence, panel: WorldPanel, quantity: Quantity) -> ComparedWorld:
     """Return what the key and the charts say of a world."""
     nominal = panel.change.kind == "nominal"
     name = world_name(panel.change, evidence.actions)
@@ -159,7 +159,7 @@ def _history(
     return answers_so_far(evidence, formula, ask)
 
 
-def _rows(panels: Sequence[Panel]) -> list[int]:
+def _rows(panels: Sequence[WorldPanel]) -> list[int]:
     """Return the states that have rows, those that are likeliest at some step, and `OTHERS` if there are more."""
     peak: dict[int, float] = defaultdict(float)
     for panel in panels:
@@ -170,7 +170,7 @@ def _rows(panels: Sequence[Panel]) -> list[int]:
     return sorted(most) if len(most) <= MOST_STATES else [*sorted(most[: MOST_STATES - 1]), OTHERS]
 
 
-def _heading(panel: Panel, alarm: Explanation) -> str:
+def _heading(panel: WorldPanel, alarm: Explanation) -> str:
     if panel.change.kind == "nominal":
         return "Where it was, and where it may go"
     name, step = world_name(panel.change, alarm.evidence.actions), alarm.first + panel.begins
@@ -179,7 +179,7 @@ def _heading(panel: Panel, alarm: Explanation) -> str:
     return f"What would have happened had {name} acted from step {step} on"
 
 
-def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: Panel, rows: Sequence[int]) -> None:
+def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel, rows: Sequence[int]) -> None:
     """Draw how likely each state is at each step of one world, and what was seen and done if it is the observed one."""
     canvas, timeline, labels = sheet.canvas, sheet.timeline, labels_of(alarm, model)[:MOST_LABELS]
     observed = panel.change.kind == "nominal"
@@ -237,7 +237,7 @@ def _draw_observed(sheet: Sheet, alarm: Explanation, model: MDP) -> None:
     sheet.lane("action", {n: "?" if each is None else alarm.action_in_brief(each) for n, (_, each) in enumerate(path)})
 
 
-def _panel_in_words(panel: Panel, model: MDP, alarm: Explanation) -> str:
+def _panel_in_words(panel: WorldPanel, model: MDP, alarm: Explanation) -> str:
     """Return the likeliest states of a world now and at its last step, for screen readers."""
     parts = []
     for position in dict.fromkeys((max(alarm.now, panel.begins), panel.begins + len(panel.states) - 1)):

@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from monitor.picture.decisions import Decided
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.sheet import Sheet, figure, interval, scale_of
+from monitor.picture.single_decisions import Decided
 from monitor.picture.svg import ALTERNATIVE, INK, NOMINAL, PAPER, Ink, Point
 
 BAND: Final = {"any": "every causal model", "stable": "every counterfactually stable model"}

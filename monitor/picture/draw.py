@@ -13,13 +13,13 @@ from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP
 from monitor.picture.charts import dash_of, draw_handover, draw_history, draw_outlook, ink_of, marks_of
-from monitor.picture.decisions import decisions_in_words, decisions_of
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.learned import learned_in_words
 from monitor.picture.scenes import LabelStates, draw_grids
 from monitor.picture.sheet import MARGIN, NEEDED, WIDTH, Sheet, clock, figure, interval, timeline_of
-from monitor.picture.states import state_in_brief, state_in_words
+from monitor.picture.single_decisions import decisions_in_words, decisions_of
+from monitor.picture.state_words import state_in_brief, state_in_words
 from monitor.picture.svg import FAINT, Canvas, width_of
 
 CAUSAL: Final = {

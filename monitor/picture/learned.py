@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from monitor.model import MDP
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.sheet import interval
-from monitor.picture.states import state_in_words
+from monitor.picture.state_words import state_in_words
 
 
 def learned_in_words(alarm: Explanation, model: MDP) -> list[str]:

@@ -24,7 +24,7 @@ from monitor.picture.draw import draw_foot, draw_head, undrawn
 from monitor.picture.explanation import ComparedWorld, explanation_of, world_name
 from monitor.picture.sheet import SMALL, WIDTH, Scale, Sheet, figure, scale_of, timeline_of
 from monitor.picture.svg import INK, PAPER, Canvas, Point
-from monitor.picture.thresholds import Threshold, thresholds
+from monitor.picture.thresholds import LabelThreshold, thresholds
 from monitor.referee.numbers import Given, drawn_states
 from monitor.worlds import CheckedWorld
 
@@ -172,7 +172,7 @@ def _draw_feature(sheet: Sheet, alarm: _Alarm, column: int) -> None:
         sheet.canvas.text((right + 8, y + 4), said, size=SMALL, halo=True)
 
 
-def _thresholds(alarm: _Alarm, column: int, least: float, most: float) -> list[tuple[str, Threshold]]:
+def _thresholds(alarm: _Alarm, column: int, least: float, most: float) -> list[tuple[str, LabelThreshold]]:
     """Return the thresholds of the goal's labels on a feature, if they are not farther away than what is drawn is."""
     room = most - least or 1.0
     states = np.array([np.median(states, axis=0) for each in alarm.compared for states in each.states])

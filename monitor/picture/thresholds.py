@@ -18,7 +18,7 @@ NEAR: Final = 1e-6
 """Fraction of the range within which two changes are the same."""
 
 
-class Threshold(msgspec.Struct, frozen=True):
+class LabelThreshold(msgspec.Struct, frozen=True):
     """A number of a feature, and whether the label holds below it or above it."""
 
     value: float
@@ -27,7 +27,7 @@ class Threshold(msgspec.Struct, frozen=True):
 
 def thresholds(
     world: CheckedWorld, label: str, column: int, states: Floats, ends: tuple[float, float]
-) -> list[Threshold]:
+) -> list[LabelThreshold]:
     """Return where the label begins or ceases to hold as the feature `column` alone moves from one end to the other.
 
     It is tried in `states` [n, f], with their other numbers as they are. A world in code tells no more of a label than
@@ -38,7 +38,7 @@ def thresholds(
     low, high = max(ends[0], feature.low), min(ends[1], feature.high)
     if feature.values or not low < high:
         return []
-    found: list[Threshold] = []
+    found: list[LabelThreshold] = []
     for state in states:
         here = _changes(world, label, column, state, (low, high))
         if not here:
@@ -49,7 +49,9 @@ def thresholds(
     return found
 
 
-def _changes(world: CheckedWorld, label: str, column: int, state: Floats, ends: tuple[float, float]) -> list[Threshold]:
+def _changes(
+    world: CheckedWorld, label: str, column: int, state: Floats, ends: tuple[float, float]
+) -> list[LabelThreshold]:
     numbers = np.linspace(*ends, CELLS + 1)
     held = world.holds(label, _moved(state, column, numbers))
     cells = np.flatnonzero(held[1:] != held[:-1])
@@ -58,7 +60,7 @@ def _changes(world: CheckedWorld, label: str, column: int, state: Floats, ends: 
         middle = (low + high) / 2
         same = world.holds(label, _moved(state, column, middle)) == first
         low, high = np.where(same, middle, low), np.where(same, high, middle)
-    return [Threshold(value, below) for value, below in zip(high.tolist(), first.tolist(), strict=True)]
+    return [LabelThreshold(value, below) for value, below in zip(high.tolist(), first.tolist(), strict=True)]
 
 
 def _moved(state: Floats, column: int, numbers: Floats) -> Floats:
@@ -67,7 +69,7 @@ def _moved(state: Floats, column: int, numbers: Floats) -> Floats:
     return states
 
 
-def _same(found: Sequence[Threshold], others: Sequence[Threshold], near: float) -> bool:
+def _same(found: Sequence[LabelThreshold], others: Sequence[LabelThreshold], near: float) -> bool:
     return len(found) == len(others) and all(
         one.below == other.below and abs(one.value - other.value) <= near
         for one, other in zip(found, others, strict=True)

@@ -26,7 +26,7 @@ from monitor.errors import ConfigError, FormulaError, InputError
 from monitor.evaluation import AnyEngines, engines_of
 from monitor.evaluation.models import meaning_of
 from monitor.evaluation.worlds import WorldChecker
-from monitor.hidden.checker import HiddenChecker
+from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.runtime.admission import Admission

@@ -17,7 +17,7 @@ from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, HiddenEngines, WorldEngines, on_stream
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck
-from monitor.hidden.checker import HiddenCheck
+from monitor.hidden.hidden_checker import HiddenCheck
 from monitor.logic import Formula, parse
 from monitor.logic.direction import FormulaUse, reversed_goals
 from monitor.logic.printer import print_change

@@ -20,8 +20,8 @@ from monitor.worlds.abduction import LARGEST, SMALLEST
 from monitor.worlds.checked import TOLERANCE
 from monitor.worlds.content import of_manifest, opened
 from monitor.worlds.distributions import Empirical, NoiseDistribution, Normal, Student
+from monitor.worlds.feature_conditions import compiled
 from monitor.worlds.graph import Graph, as_model_errors
-from monitor.worlds.label_conditions import compiled
 from monitor.worlds.resampling import ResampledInputs
 from monitor.worlds.world_manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Noise, WorldManifest, read_manifest
 

@@ -8,7 +8,7 @@ import pytest
 import monitor
 from monitor.causal import CounterfactualWorld
 from monitor.exact import Checker, tables
-from monitor.hidden.checker import HiddenChecker
+from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.logic import parse
 from monitor.logic.traversal import goals
 from monitor.picture.distribution import distribution_of

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import monitor
-from monitor.hidden import couplings, tables
-from monitor.hidden.checker import HiddenCheck, HiddenChecker
+from monitor.hidden import couplings, shared_tables
 from monitor.hidden.filtering import Weights
 from monitor.hidden.glances import Pair
+from monitor.hidden.hidden_checker import HiddenCheck, HiddenChecker
 from monitor.logic import parse
 from tests.hidden.played import Play, some_world
 from tests.hidden.scores import KINDS, model_of, policy
@@ -105,7 +105,7 @@ def test_tables_that_grow_or_begin_anew_change_no_bit(
             with monkeypatch.context() as small:
                 small.setattr(couplings, "INITIAL", initial)
                 small.setattr(couplings, "MAX_SUCCESSORS", limit)
-                small.setattr(tables, "MAX_NUMBERS", limit // 8)
+                small.setattr(shared_tables, "MAX_NUMBERS", limit // 8)
                 question = Question(kind, 1, text)
                 check = question.check()
                 for length in range(1, PAIRS):
@@ -119,6 +119,6 @@ def test_where_a_model_is_large_only_states_in_use_are_valued(monkeypatch: pytes
             question = Question(kind, 2, text)
             expected = question.verdict(question.check(), PAIRS, None)
             with monkeypatch.context() as patch:
-                patch.setattr(tables, "is_large", lambda _: True)
+                patch.setattr(shared_tables, "is_large", lambda _: True)
                 question = Question(kind, 2, text)
                 assert question.verdict(question.check(), PAIRS, None) == expected

@@ -17,7 +17,7 @@ from monitor import sidecar
 from monitor.model import MDP
 from monitor.picture import draw, explain
 from monitor.picture.sheet import WIDEST, scale_of, ticks
-from monitor.picture.states import state_in_brief
+from monitor.picture.state_words import state_in_brief
 from monitor.picture.svg import AHEAD, ALTERNATIVE, DARK, FAINT, FIRING, INK, NOMINAL, PAPER, RULE, Canvas
 from tests.picture.test_draw import SVG, contrast, without_places
 from tests.picture.test_explanation import FORMULAS, GRID, POLICIES, evidence_of

@@ -19,7 +19,7 @@ from monitor.runtime.monitor import Monitor
 from monitor.types import StreamSettings
 from monitor.worlds import Moment, load_world
 from monitor.worlds.distributions import Empirical, Normal, Student
-from monitor.worlds.label_conditions import compiled
+from monitor.worlds.feature_conditions import compiled
 from monitor.worlds.location_scale import world_of
 from tests.worlds.graphs import linear, network, world_files
 from tests.worlds.samples import NumberLine, number_rule

@@ -35,7 +35,7 @@ LEAST_TAKEN: Final = 30
 BINS: Final = 10
 
 
-class Test(NamedTuple):
+class TestResult(NamedTuple):
     """A difference from what would be right, or a correlation, and its p-value."""
 
     size: float
@@ -59,7 +59,7 @@ class ForecastCheck:
 
     name: str
     covered: float
-    forecast: Test
+    forecast: TestResult
     problems: tuple[str, ...]
 
 
@@ -77,8 +77,8 @@ class FeatureCheck(ForecastCheck):
     score: float
     baseline: float
     histogram: tuple[float, ...]
-    uniform: Test
-    related: Test
+    uniform: TestResult
+    related: TestResult
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _ranks(drawn: Floats, seen: Floats, rng: np.random.Generator) -> Floats:
     return np.asarray((below + rng.uniform(size=below.shape) * (equal + 1)) / (DRAWS + 1))
 
 
-def _problems(name: str, uniform: Test, related: Test, forecast: Test, level: float) -> Iterator[str]:
+def _problems(name: str, uniform: TestResult, related: TestResult, forecast: TestResult, level: float) -> Iterator[str]:
     if uniform.fails(NOISE_APART, level):
         yield f"{name}: its noise on held-out steps is not uniform: the distribution of its residuals changes"
     if related.fails(RELATED, level):
@@ -191,29 +191,29 @@ def _problems(name: str, uniform: Test, related: Test, forecast: Test, level: fl
         yield f"{name}: forecasts of {HORIZON} steps are miscalibrated"
 
 
-def _from_uniform(values: Floats, estimated: float = np.inf) -> Test:
+def _from_uniform(values: Floats, estimated: float = np.inf) -> TestResult:
     """Return the distance of Kolmogorov and Smirnov from the uniform distribution, with its asymptotic p-value.
 
     `estimated`: from how many values the distribution that should make these uniform was estimated, as in a test of two
     samples.
     """
     if not len(values):
-        return Test(0.0, 1.0)
+        return TestResult(0.0, 1.0)
     ordered, count = np.sort(values), len(values)
     grid = np.arange(count + 1) / count
     apart = float(max((grid[1:] - ordered).max(), (ordered - grid[:-1]).max()))
-    return Test(apart, float(kolmogorov(apart / np.sqrt(1 / count + 1 / estimated))))
+    return TestResult(apart, float(kolmogorov(apart / np.sqrt(1 / count + 1 / estimated))))
 
 
-def _correlation(values: Floats, path: Ints) -> Test:
+def _correlation(values: Floats, path: Ints) -> TestResult:
     """Return the correlation with the value before on the same path."""
     order = np.argsort(path, kind="stable")
     same = path[order][1:] == path[order][:-1]
     before, after = values[order][:-1][same], values[order][1:][same]
     if len(before) < 3 or not (before.std() and after.std()):
-        return Test(0.0, 1.0)
+        return TestResult(0.0, 1.0)
     related = float(np.corrcoef(before, after)[0, 1])
-    return Test(related, float(erfc(abs(related) * np.sqrt(len(before) / 2))))
+    return TestResult(related, float(erfc(abs(related) * np.sqrt(len(before) / 2))))
 
 
 def _forecast_ranks(world: LocationScale, parts: Parts, windows: Ints, rng: np.random.Generator) -> Floats:

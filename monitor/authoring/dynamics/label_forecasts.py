@@ -10,7 +10,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fitted_policy import FittedPolicy
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.learning.forecast_skill import Forecasts
+from monitor.authoring.learning.forecast_skill import ForecastSet
 from monitor.authoring.proposal.rules import LONGEST
 from monitor.worlds import with_inputs
 from monitor.worlds.location_scale import LocationScale
@@ -52,12 +52,12 @@ class ForecastingWorld:
         self._at, self._count = at[self._rows], len(paths)
         self._first = cache(self._first_time)
 
-    def forecasts(self, label: str, horizon: int) -> Forecasts:
+    def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not made."""
         assert horizon <= LONGEST, "further steps are not drawn"
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label) <= horizon).mean(axis=1)
-        return Forecasts(found, np.full(self._count, float(DRAWS)))
+        return ForecastSet(found, np.full(self._count, float(DRAWS)))
 
     def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
         """Return the gain of a history, which is not computed, and why the world is not good enough."""

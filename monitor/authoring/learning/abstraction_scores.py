@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.learning.forecast_skill import Forecasts, log_score, smoothed
+from monitor.authoring.learning.forecast_skill import ForecastSet, log_score, smoothed
 from monitor.authoring.learning.holdout import Holdout
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.model_report import HORIZONS, Chain, ModelReport, reported
@@ -39,7 +39,7 @@ class Forecaster(Protocol):
         """The number of its states; None: a world with numbers."""
         ...
 
-    def forecasts(self, label: str, horizon: int) -> Forecasts:
+    def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]; NaN: none."""
         ...
 
@@ -74,11 +74,11 @@ class CandidateAbstraction:
         where = self.learner.where()
         return Chain(self.holdout.train, where), where.of(self.holdout.held().code)
 
-    def forecasts(self, label: str, horizon: int) -> Forecasts:
+    def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]."""
         chain, after = self._chain
         said, ends = (chain.forecasts(each, horizon)[after] for each in (self._model.labels[label], chain.states.ended))
-        return Forecasts(said, chain.total[after].astype(np.float64), ends)
+        return ForecastSet(said, chain.total[after].astype(np.float64), ends)
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
         """Return the largest gain of a history in nats a step, and why the abstraction is not good enough."""

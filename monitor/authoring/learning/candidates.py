@@ -11,13 +11,13 @@ from monitor.authoring.learning.abstraction import Numbering, chosen_kind
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import NONE, BinSpec, Reservoir, edges_of
-from monitor.authoring.learning.clusters import centres_of
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
 from monitor.authoring.learning.holdout import Holdout
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.recorded_steps import Steps
+from monitor.authoring.learning.state_clusters import centres_of
 from monitor.errors import ModelError, RecordingError
 
 BINS: Final = (2, 3, 4, 6, 8, 12, 16)

@@ -11,7 +11,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
-from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
+from monitor.authoring.learning.forecast_skill import Events, ForecastSet, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
 from monitor.authoring.learning.model_report import Chain
 from monitor.authoring.learning.outcomes import Outcomes
@@ -77,7 +77,7 @@ class CrossFitted(CandidateAbstraction):
             found.append((mine, Chain(train, where), where.of(every.code[mine])))
         return found
 
-    def forecasts(self, label: str, horizon: int) -> Forecasts:
+    def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not forecast."""
         assert isinstance(self.holdout, Collected)
         said, support, ends = np.full((3, len(self.holdout.every().path)), np.nan)
@@ -85,7 +85,7 @@ class CrossFitted(CandidateAbstraction):
             said[mine] = chain.forecasts(self._model.labels[label], horizon)[after]
             ends[mine] = chain.forecasts(chain.states.ended, horizon)[after]
             support[mine] = chain.total[after]
-        return Forecasts(said, support, ends)
+        return ForecastSet(said, support, ends)
 
 
 def folds_of(paths: Ints, seed: int) -> Ints:
@@ -105,7 +105,7 @@ class ForecastJudge:
         assumed: see `Outcomes.events`.
     """
 
-    forecasts: Callable[[str, int], Forecasts]
+    forecasts: Callable[[str, int], ForecastSet]
     outcomes: Outcomes
     labels: Sequence[str]
     fold: Callable[[Ints], Ints]
@@ -130,4 +130,4 @@ class ForecastJudge:
         base, of, ends_base = rules[:, use]
         ends = None if made.ends is None else made.ends[use]
         events = Events(happened[use], paths[use], base, of, ends_base)
-        return skill((label, horizon), Forecasts(made.said[use], made.support[use], ends), events)
+        return skill((label, horizon), ForecastSet(made.said[use], made.support[use], ends), events)

@@ -90,7 +90,7 @@ class ForecastSkill:
 
 
 @dataclass(frozen=True)
-class Forecasts:
+class ForecastSet:
     """Forecasts [n]: probabilities, and on how many recorded steps or draws each rests.
 
     `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or not all that matters.
@@ -120,7 +120,7 @@ class Events:
     ends_base: Floats
 
 
-def skill(what: tuple[str, int], forecasts: Forecasts, events: Events) -> ForecastSkill:
+def skill(what: tuple[str, int], forecasts: ForecastSet, events: Events) -> ForecastSkill:
     """Return how good forecasts [n] are. `what`: label and horizon. `events`: what came, [n]."""
     happened, paths = events.happened, events.paths
     if not len(happened):

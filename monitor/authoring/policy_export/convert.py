@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from monitor.authoring.policy_export import classifiers, tables
+from monitor.authoring.policy_export import classifiers, table_files
 from monitor.authoring.policy_export.classifiers import of_classifier, read_classifier
 from monitor.authoring.policy_export.normalisation import AS_THEY_ARE
 from monitor.authoring.policy_export.original import Anything, ExportRequest, Original
 from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.authoring.policy_export.stable_baselines import is_agent, of_agent, read_zip
-from monitor.authoring.policy_export.tables import read_table
+from monitor.authoring.policy_export.table_files import read_table
 from monitor.authoring.policy_export.torch_modules import is_module, of_module
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
@@ -21,7 +21,7 @@ from monitor.user_code import explained, is_reference, load_object
 
 READERS: Final[Mapping[str, Callable[[MDP, ExportRequest], Original]]] = {
     ".zip": read_zip,
-    **dict.fromkeys(tables.SUFFIXES, read_table),
+    **dict.fromkeys(table_files.SUFFIXES, read_table),
     **dict.fromkeys(classifiers.SUFFIXES, read_classifier),
 }
 """Readers of files by suffix. Each raises PolicyError, beginning with `policy <file>:`, for whatever is no policy."""

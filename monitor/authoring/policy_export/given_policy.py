@@ -11,7 +11,7 @@ import numpy as np
 
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.left_out import RowLimit
-from monitor.authoring.policy_export import classifiers, tables
+from monitor.authoring.policy_export import classifiers, table_files
 from monitor.authoring.policy_export.classifiers import of_classifier, opened_classifier
 from monitor.authoring.policy_export.convert import loaded
 from monitor.authoring.policy_export.observed_rows import ObservedRows, offered
@@ -72,7 +72,7 @@ class GivenPolicy:
         if suffix in classifiers.SUFFIXES:
             value = opened_classifier(source)
             return cls(source, classifier=value, seen=_of_classifier(value, columns, choices, where))
-        if suffix in tables.SUFFIXES:
+        if suffix in table_files.SUFFIXES:
             return cls(source)
         if suffix in (".onnx", *MANIFESTS):
             content = opened(source, lambda _, read, __: read).content if suffix != ".onnx" else read_onnx(Path(source))

@@ -115,7 +115,7 @@ class Measured:
 
 
 @dataclass
-class Trace:
+class FormulaTrace:
     """What one formula did: per path the first steps of its alarms, and its verdicts by outcome."""
 
     alarms: dict[int, list[int]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class _Candidate:
     nominal: str
     fallback: str
     alarm: Alarm = field(default_factory=Alarm)
-    trace: Trace = field(default_factory=Trace)
+    trace: FormulaTrace = field(default_factory=FormulaTrace)
 
     def take(self, values: Mapping[str, Quantity], number: int, seq: int) -> None:
         """Take the values at a step of a path; without both there is no verdict."""
@@ -250,7 +250,7 @@ def _observations(
     ]
 
 
-def take(notice: Notice, traces: Mapping[str, Trace], number: int, seq: int) -> None:
+def take(notice: Notice, traces: Mapping[str, FormulaTrace], number: int, seq: int) -> None:
     """Add what a notice says to the trace of its formula; `number`: of the path, `seq`: the step."""
     match notice:
         case Judged(formula=name, verdict=verdict) if verdict.outcome is not None:
@@ -264,7 +264,9 @@ def take(notice: Notice, traces: Mapping[str, Trace], number: int, seq: int) -> 
             pass
 
 
-def summary_of(candidate: CandidateFormula, trace: Trace, paths: Sequence[RecordedPath], unsafe: Bools) -> Measured:
+def summary_of(
+    candidate: CandidateFormula, trace: FormulaTrace, paths: Sequence[RecordedPath], unsafe: Bools
+) -> Measured:
     """Return what a formula did on the paths. `unsafe`: which of their states are, [S]."""
     leads: list[int] = []
     counts: list[PathAlarms] = []

@@ -11,8 +11,8 @@ from typing import Final
 from monitor.arrays import Bools
 from monitor.authoring.proposal.measure import (
     CandidateFormula,
+    FormulaTrace,
     Measured,
-    Trace,
     compared,
     replayed,
     summary_of,
@@ -73,7 +73,7 @@ def replayed_alone(
     states of the paths are.
     """
     paths, numbers = recorded
-    trace, done = Trace(), 0
+    trace, done = FormulaTrace(), 0
     for number, path in enumerate(paths):
         monitor, trace.fires = new_monitor(), False
         traces = {query.spec.name: trace for query in monitor.queries}

@@ -15,9 +15,9 @@ import numpy as np
 
 from monitor.arrays import Bools
 from monitor.authoring.learning.cross_fitting import ForecastJudge
-from monitor.authoring.learning.forecast_skill import EXACT, Forecasts, ForecastSkill
+from monitor.authoring.learning.forecast_skill import EXACT, ForecastSet, ForecastSkill
 from monitor.authoring.proposal.assessment import AlarmRates
-from monitor.authoring.proposal.measure import CandidateFormula, Trace, summary_of
+from monitor.authoring.proposal.measure import CandidateFormula, FormulaTrace, summary_of
 from monitor.authoring.proposal.paths import RecordedPath, outcomes_of
 from monitor.errors import InputError
 from monitor.logic import Formula, parse, print_formula
@@ -186,7 +186,7 @@ class Replay:
         goal = formula if isinstance(formula, Goal | Regret) else None
         offset = 0 if goal is None else goal.world.offset
         candidate = ConfiguredFormula(event.horizon, max(offset, 0), 0.0, event.name, spec.alarm, spec.text)
-        trace = Trace()
+        trace = FormulaTrace()
         for path, place in sorted(self._alarms.get(spec.name, {}).values()):
             trace.alarms.setdefault(path, []).append(place)
         return AlarmRates(summary_of(candidate, trace, self.recorded_paths(), unsafe))
@@ -202,7 +202,7 @@ class Replay:
             ],
             np.float64,
         )
-        made = Forecasts(said, np.full(len(said), EXACT))
+        made = ForecastSet(said, np.full(len(said), EXACT))
         judge = ForecastJudge(
             lambda _label, _horizon: made, outcomes_of(self.recorded_paths(), unsafe), [event.name], np.zeros_like
         )

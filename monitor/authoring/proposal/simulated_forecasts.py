@@ -8,7 +8,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats
 from monitor.authoring.learning.cross_fitting import ForecastJudge
-from monitor.authoring.learning.forecast_skill import EXACT, Forecasts
+from monitor.authoring.learning.forecast_skill import EXACT, ForecastSet
 from monitor.authoring.proposal.paths import RecordedPath, outcomes_of
 from monitor.authoring.proposal.policies import expected
 from monitor.model.mdp import MDP
@@ -19,9 +19,9 @@ def judge_of(model: MDP, policy: Floats, label: str, paths: Sequence[RecordedPat
     ends = np.array([model.is_absorbing(state) for state in range(model.states)])
     after = np.concatenate([path.states[1:] for path in paths])
 
-    def forecasts(name: str, horizon: int) -> Forecasts:
+    def forecasts(name: str, horizon: int) -> ForecastSet:
         said, ended = (_within(model, policy, each, horizon)[after] for each in (model.labels[name], ends))
-        return Forecasts(said, np.full(len(said), EXACT), ended)
+        return ForecastSet(said, np.full(len(said), EXACT), ended)
 
     return ForecastJudge(forecasts, outcomes_of(paths, model.labels[label]), [label], np.zeros_like)
 

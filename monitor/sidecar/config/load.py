@@ -21,7 +21,7 @@ from monitor.evaluation.models import AnyModel, bytes_of, load_any_model, load_a
 from monitor.evaluation.worlds import WorldChecker
 from monitor.evidence.document import evidence_id
 from monitor.evidence.maker import EvidenceMaker
-from monitor.hidden.checker import HiddenChecker
+from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme

@@ -11,10 +11,10 @@ import pytest
 from monitor.authoring.learning.abstraction import DISTANCES, Numbering
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import Reservoir
-from monitor.authoring.learning.clusters import centres_of, parsed_clusters
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.companion import load_learner, save_learner
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.state_clusters import centres_of, parsed_clusters
 from monitor.errors import ModelError, RecordingError
 from monitor.model import encode_state
 from monitor.model.centres import CELLS, Centres

@@ -8,7 +8,7 @@ import pytest
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.cross_fitting import FOLDS, Collected, CrossFitted, ForecastJudge, folds_of
-from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
+from monitor.authoring.learning.forecast_skill import Events, ForecastSet, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import held_out
 from monitor.authoring.learning.learner import Learner, labels_of
 from tests.authoring.learning.recorded import Row, batches
@@ -109,7 +109,7 @@ def test_the_numbers_are_those_of_a_slow_count() -> None:
     said, happened, paths = rng.uniform(size=300), rng.random(300) < 0.3, rng.integers(0, 25, 300)
     base, support = np.full(300, 0.3), np.full(300, 9.0)
     events = Events(happened, paths, base, np.full(300, np.nan), base)
-    found = skill(("bad", 4), Forecasts(said, support, np.full(300, 0.5)), events)
+    found = skill(("bad", 4), ForecastSet(said, support, np.full(300, 0.5)), events)
     losses = usual = 0.0
     for p, came in zip(said.tolist(), happened.tolist(), strict=True):
         smooth = (9 * p + 0.3) / 10
@@ -126,7 +126,7 @@ def test_the_numbers_are_those_of_a_slow_count() -> None:
 
 def test_without_a_forecast_nothing_is_known() -> None:
     none = np.zeros(0)
-    found = skill(("bad", 4), Forecasts(none, none), Events(none > 0, none.astype(np.int64), none, none, none))
+    found = skill(("bad", 4), ForecastSet(none, none), Events(none > 0, none.astype(np.int64), none, none, none))
     assert isinstance(found, ForecastSkill)
     assert (found.count, found.known, found.better, found.classes) == (0, False, False, ())
 

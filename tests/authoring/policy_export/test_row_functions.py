@@ -19,7 +19,7 @@ from monitor.authoring.policy_export.convert import on_first
 from monitor.authoring.policy_export.observed_rows import ObservedRows, observed_rows, offered
 from monitor.authoring.policy_export.original import ExportRequest
 from monitor.authoring.policy_export.row_functions import RowFunction
-from monitor.authoring.policy_export.tables import read_table
+from monitor.authoring.policy_export.table_files import read_table
 from monitor.errors import PolicyError
 from monitor.model import MDP
 from monitor.policy.draft import draft_manifest

@@ -15,9 +15,9 @@ from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.assessment import AlarmRates
 from monitor.authoring.proposal.measure import (
     CandidateFormula,
+    FormulaTrace,
     Measured,
     PathAlarms,
-    Trace,
     measured,
     replayed,
     summary_of,
@@ -213,7 +213,7 @@ def test_values_compared_with_thresholds_are_the_formulas_themselves(alarm: Alar
     every = [CandidateFormula(3, 2, threshold, "high", alarm) for threshold in (0.2, 0.4, 0.5, 0.6, 0.8)]
     found = measured(model, policies, every, paths)
     specs = [FormulaSpec(f"c{i}", each.text, alarm=alarm, bands="off") for i, each in enumerate(every)]
-    traces = {spec.name: Trace() for spec in specs}
+    traces = {spec.name: FormulaTrace() for spec in specs}
     monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
     for number, seq, notices in replayed(
         monitor, model.named_actions, paths, lambda state: (state, None), lambda _: None

@@ -14,7 +14,7 @@ from monitor.exact.path_values import Measure, PathValues
 from monitor.hidden.filtering import Filter, Weights
 from monitor.hidden.glances import Pair
 from monitor.hidden.pair_chain import Change, PairChain
-from monitor.hidden.tables import Tables
+from monitor.hidden.shared_tables import Tables
 from monitor.hidden.tails import Tails
 from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
