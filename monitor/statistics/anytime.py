@@ -120,8 +120,8 @@ class ConfidenceSequence:
     """Confidence sequence: P(at some time the mean of samples in [lo, hi] lies outside the interval) <= alpha.
 
     `points`: number of points of a grid on which the interval's ends lie. The ends are at most one grid step outside
-    the exact ends. Memory is proportional to `points`, and samples are not kept. Raises ConfigError unless `alpha` is in
-    (0, 1), lo < hi, and there are at least two points.
+    the exact ends. Memory is proportional to `points`, and samples are not kept. Raises ConfigError unless `alpha` is
+    in (0, 1), lo < hi, and there are at least two points.
 
     >>> sequence = ConfidenceSequence(0.05)
     >>> state = sequence.update(sequence.start(), [1.0, 0.0, 1.0, 1.0] * 250)

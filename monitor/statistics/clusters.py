@@ -20,8 +20,7 @@ ERROR: Final = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a ratio, with its interval. `clusters`: number of clusters; with fewer than two the interval is infinite.
-    """
+    """A mean or a ratio, with its interval. `clusters`: their number; with fewer than two the interval is infinite."""
 
     value: float
     low: float
@@ -67,8 +66,7 @@ def mean(values: Floats, clusters: Ints, error: float = ERROR) -> Estimate:
 
 
 def frequency(happened: Bools, clusters: Ints, error: float = ERROR) -> Estimate:
-    """Return the fraction of n cases that happened; `clusters` [n]: the number of each case's cluster. See `proportion`.
-    """
+    """Return the fraction of n cases that happened; `clusters` [n]: the cluster of each case. See `proportion`."""
     return proportion(*_sums(happened.astype(np.float64), clusters), error)
 
 
