@@ -6,8 +6,8 @@ engine (`monitor.exact`): it has no automaton, no compiled code, and no cache be
 that agreement of both evaluators rules out a shared error.
 
 Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`, `best.py`, `recourse.py`, `verdict.py`, in this
-order. `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models. `extremes.py` adds the extremes for
-parts of the model that were never recorded. `basis.py` counts the recorded data that support a value. `hidden.py`,
+order. `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models. `extremes.py` adds the extremes
+for parts of the model that were never recorded. `basis.py` counts the recorded data that support a value. `hidden.py`,
 `hidden_path.py` and `hidden_values.py` evaluate formulas on models with hidden states or policies with memory.
 """
 

@@ -1,4 +1,4 @@
-"""The basis of a value: the recorded steps of the pairs that the value uses, and uses of pairs rarely or never recorded.
+"""The basis of a value: recorded steps of the pairs that the value uses, and uses of pairs rarely or never recorded.
 
 1. A node is a state and the residual of the formula, at an offset of the world. Its weight is the probability of
    reaching the node. The computation begins at the intervention state, with weight 1.

@@ -144,8 +144,9 @@ class Deciding:
     def first(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
         """Return the first changed decision of the best plan with `changes` changes, made as late as possible.
 
-        Before it the path is the observed one. It is at the first observed pair at which changing the decision is better
-        than not changing it. Among equally good actions the lowest-numbered one is chosen. None if no change is better.
+        Before it the path is the observed one. It is at the first observed pair at which a changed decision is better
+        than the unchanged one. Among equally good actions the lowest-numbered one is chosen. None if no change is
+        better.
         """
         start, residual = _begun(goal, frame)
         for index, step in enumerate(frame.steps[start:], start):

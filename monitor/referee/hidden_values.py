@@ -52,7 +52,7 @@ class Other(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node: the true place (or the state in which the episode ended, or None), the counterfactual one, the residual."""
+    """A node: the true place (or the state in which the episode ended, or None), counterfactual state, and residual."""
 
     true: Place | int | None
     other: Other
@@ -60,7 +60,7 @@ class Node(NamedTuple):
 
 
 class Present(NamedTuple):
-    """An offset of a world: the world from this offset on, the index of its pair, and the policy whose memory is kept."""
+    """An offset of a world: the world from it on, the index of its pair, and the policy whose memory is kept."""
 
     world: World
     k: int
@@ -173,7 +173,7 @@ class HiddenUnroll:
         return truth
 
     def _ahead(self, k: int, true: Place | int | None) -> float:
-        """Return the relative probability of the observations from pair `k` on at a true place; 1 beyond the last pair."""
+        """Return the relative probability of the observations from pair `k` on, given the place; 1 beyond the path."""
         return self._watched.ahead[k].get(true, 0.0) if isinstance(true, Place) else 1.0
 
     def _steps(self, now: Present, node: Node) -> Iterator[tuple[Place | int | None, Other, int | None, float]]:
@@ -287,7 +287,7 @@ class HiddenUnroll:
 
 
 def _with_same_noise(observed: Chances, outcome: int, asked: Chances) -> Chances:
-    """Return the outcomes of the distribution `asked`, given that `observed` had the given outcome with the same noise."""
+    """Return the outcomes of the distribution `asked`, given that `observed` gave `outcome` with the same noise."""
     if observed == asked:
         return [(outcome, 1.0)]
     both = sorted({each for each, _ in observed} | {each for each, _ in asked})

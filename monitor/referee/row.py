@@ -28,7 +28,7 @@ SLACK = 1e-12
 
 
 def counterfactual(p: Floats, q: Floats, i: int) -> Floats:
-    """Return the Gumbel-Max distribution [K] of the outcome under `q` [K], given the outcome `i` of `p` [K], p[i] > 0."""
+    """Return the Gumbel-Max distribution [K] of the outcome under `q` [K], given outcome `i` of `p` [K], p[i] > 0."""
     result = np.zeros(len(q))
     k = np.flatnonzero(q > 0)
     elsewhere = float(p[q == 0].sum())

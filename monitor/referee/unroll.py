@@ -1,7 +1,7 @@
 """Value of a measure in a world: all paths of the world, unrolled one step at a time.
 
-1. A node is an offset (represented by the world from this offset on), a state, the residual of the formula, and the part
-   of the path so far that a nested goal may look back at.
+1. A node is an offset (represented by the world from it on), a state, the residual of the formula, and the part of the
+   path so far to which a nested goal may look back.
 2. A node's value is the mean, over actions and successors, of this step's reward plus the value of the next node. The
    residual `true` has value 1, and `false` has value 0. Nodes are found forwards, offset by offset, and evaluated
    backwards.

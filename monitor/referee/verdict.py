@@ -174,7 +174,7 @@ class Judge:
         }
 
     def _handover(self, formula: Formula) -> dict[str, Any]:
-        """Return the fields that `handover` adds: the goal's current values, and whether handing over meets the goal."""
+        """Return the fields that `handover` adds: the goal's current values, and whether handing over meets it."""
         goal = handover_goal(formula)
         if goal is None:
             return {}

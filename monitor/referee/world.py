@@ -2,8 +2,8 @@
 
 1. A `Moment` is the policy and the model in force at one time, and whether the episode has ended. A `Timeline` has the
    moments from some time on.
-2. A `Frame` is the path so far (each step with its moment) and the timeline after it. For a goal that is not nested, the
-   path is the observed one. For a nested goal, it is the path of the outer world up to the current state.
+2. A `Frame` is the path so far (each step with its moment) and the timeline after it. For a goal that is not nested,
+   the path is the observed one. For a nested goal, it is the path of the outer world up to the current state.
 3. An intervention in a frame makes a `World`. It has the timeline from the intervention's offset on, with the
    intervention in force, and the steps that were observed from this offset on.
 4. At observed steps, action and successor follow the posterior noise. The last observed action is known, but not its
@@ -174,7 +174,7 @@ class Setting:
         return self.models[moment.model].row(state, action)
 
     def rewards(self, moment: Moment, state: int, action: int, successors: Ints) -> Floats:
-        """Return the reward [K] of moving to each successor. It is the main model's, even for a row of another model."""
+        """Return the reward [K] of moving to each successor; the main model's even for a row of another model."""
         if moment.ended and state == self.end:
             return np.zeros(len(successors))
         rewards = np.full(len(successors), self.main.rewards[state, action])

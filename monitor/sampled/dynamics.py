@@ -130,7 +130,7 @@ class RowDynamics:
         return race(keys.seed, STATE, keys.step, keys.particles, self.rows.entries(states, actions), given)
 
     def unrecorded(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Bools:
-        """Return False [n], because exact answers report the recorded data of rows (docs/semantics.md, section 13.6)."""
+        """Return False [n]; exact answers report the recorded data of rows (docs/semantics.md, section 13.6)."""
         del keys, actions, given
         return np.zeros(len(states), dtype=np.bool_)
 

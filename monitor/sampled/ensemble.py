@@ -177,7 +177,7 @@ class Ensemble:
         return new
 
     def at(self, offset: int, states: AnyArray, particles: Ints | None = None) -> Ensemble:
-        """Return a copy that begins `offset` steps later in states [n], with separate noise for each of `particles` [n].
+        """Return a copy that begins `offset` steps later in states [n], with separate noise for `particles` [n].
 
         Without `particles`, `states` is a single state, and the copy is a single path.
         """

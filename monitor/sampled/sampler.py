@@ -207,7 +207,7 @@ class Question:
             cache: the cache of this path, if the path grows; then ensembles continue from the last call.
 
         Returns:
-            0 or 1 for P, the sum of rewards for R; for delta the difference of both worlds' outcomes, with shared noise.
+            0 or 1 for P, the sum of rewards for R; for delta the difference of the outcomes under the same noise.
         """
         if particles and not 0 <= min(particles) <= max(particles) < PARTICLES:
             raise LimitError(f"particles are numbered 0 to {PARTICLES - 1} (limit PARTICLES), not {particles}")

@@ -117,7 +117,7 @@ class IntervalLearner(AdaptiveBet):
         self._intervals = odds
 
     def ratio(self, found: TransitionOdds) -> float:
-        """Return q / p*; q is proportional to `PRIOR` times the probabilities predicted by the data, plus the counts."""
+        """Return q / p*; q is proportional to `PRIOR` times the probabilities predicted by the data, plus counts."""
         if found.given:
             return AdaptiveBet.ratio(self, found)
         odds, start, end = self._intervals, self._odds.starts[found.row], self._odds.starts[found.row + 1]

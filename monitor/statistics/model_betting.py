@@ -142,7 +142,7 @@ class ModelTest:
         self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0  # wealths
         self._part = 0.0  # initial wealth of each bet that begins at the next step
         self._highest = 0.0  # highest sum so far of the wealths of the agent's own bets
-        self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # smallest sum of wealths at which a decision is possible
+        self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # least sum that can decide
         self._rare_factor = (1.0 - RARE * impossible) / (1.0 - impossible)  # at a possible step
         self._often_factor = (1.0 - OFTEN * impossible) / (1.0 - impossible)
         self._rejected_at = 0.0
