@@ -104,7 +104,7 @@ class Extremes:
         return ""
 
     def guaranteed(self, goal: Goal, frame: Frame) -> Band | None:
-        """Return the guaranteed band of a goal: one end with unknown labels at their worst, one with them at their best.
+        """Return the guaranteed band of a goal: one end with unknown labels at their worst, one with them at best.
 
         Return None if only `elsewhere` has unknown labels, or if no band is defined.
         """

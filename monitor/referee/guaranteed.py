@@ -3,7 +3,7 @@
 1. A node is an offset (represented by the world from it on), a state, and the residual of the formula. Nodes
    are found forwards and evaluated backwards, as in `unroll.py`. Each node has its own worst or best row.
 2. At an observed step, a row may be any row that is possible given the observation (`intervals.py`). If pair and model
-   are the observed ones, so is the outcome. At the last observed pair and beyond, a row may be any row in its box.
+   are the observed ones, so is the outcome. At the last observed pair and later, a row may be any row in its box.
 3. Nothing is known about `elsewhere`, the state that represents all unseen states. There, the value of a residual may be
    anything from 0 to 1, unless all label sequences decide it in the same way. A step in or into this state may earn any
    reward of the model, or none.

@@ -103,7 +103,7 @@ def outcomes(goal: Goal, given: Given, later: int = 0) -> Floats:
 
 
 def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
-    """Return for each draw 1 if the policy of `late` misses its goal from a state that nominal visits, 0 if it does not.
+    """Return for each draw 1 if the policy of `late` misses its goal from a state that nominal visits, else 0.
 
     The outcome is 1/2 if this is undecided.
     """
@@ -199,7 +199,7 @@ def left(goal: Goal, given: Given) -> float | None:
 
 
 def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int) -> tuple[int, list[Floats]]:
-    """Return the position of an intervention on the path, and the states [draws, f] at each of `steps` steps from it."""
+    """Return the position of an intervention on the path, and the states [draws, f] at `steps` steps from it on."""
     begin = _begin(offset, given)
     paths = _Paths(change, begin, given)
     return begin, [paths.at(k) for k in range(steps + 1)]
@@ -345,7 +345,7 @@ class _Paths:
         self._actions.append(actions)
 
     def inputs(self, offset: int) -> Any:  # noqa: ANN401 - one row for all draws, or one for each
-        """Return the inputs at the offset of the last pair or later: recorded at the pair, then forecast or resampled."""
+        """Return the inputs at the last pair's offset or later: recorded at the pair, later forecast or resampled."""
         last = len(self._held) - 1
         while len(self._inputs) <= offset - last:
             ahead = len(self._inputs)
@@ -393,7 +393,7 @@ class _Paths:
         return np.asarray(self._policies[policy](states))
 
     def _raced(self, chances: Floats, offset: int) -> Ints:
-        """Return actions sampled from distributions [draws, A], given the observed action (docs/semantics.md, section 7)."""
+        """Sample actions from distributions [draws, A], given the observed action (docs/semantics.md, section 7)."""
         noise = uniforms(self._seed, 4 * (self._first + offset) + ACTION, self._numbers, chances.shape[1])
         clocks = -np.log1p(-noise)
         if offset < len(self._held) and self._held[offset][1] is not None:

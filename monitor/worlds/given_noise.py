@@ -1,5 +1,4 @@
-"""A random generator whose draws are quantiles of given uniform numbers, so that these numbers are a simulator's noise.
-"""
+"""A random generator whose draws are quantiles of given uniform numbers. These numbers are then a simulator's noise."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class GivenNoise:
     """
 
     def __init__(self, u: Floats, whose: str) -> None:
-        self._u, self._whose, self.taken = u.copy(), whose, 0  # a copy, because a simulator may change the arrays that it draws
+        self._u, self._whose, self.taken = u.copy(), whose, 0  # a simulator may change drawn arrays
 
     def random(self, size: Any = None) -> Any:  # noqa: ANN401 - a number or an array, as in NumPy
         """Return numbers in (0, 1)."""

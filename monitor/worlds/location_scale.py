@@ -48,7 +48,7 @@ def read_world(path: Path) -> LocationScale:
 
 
 def world_of(packed: bytes, where: str) -> LocationScale:
-    """Return the world in the bytes of `LocationScale.content`. Raises ModelError if they do not contain a valid world."""
+    """Return the world in the bytes of `LocationScale.content`. Raises ModelError if they are not a valid world."""
     text, files = opened(packed)
 
     def content(file: File) -> bytes:
@@ -191,12 +191,12 @@ class LocationScale:
         return w
 
     def recorded(self, x: Floats, a: Ints, w: Floats) -> Bools:
-        """Return for which of n steps the action was recorded at such numbers, [n]. Each number is tested separately."""
+        """Return for which of n steps the action was recorded at such numbers, [n]. Numbers are tested separately."""
         given, (low, high) = np.concatenate([x, w], axis=1), self._recorded
         return np.asarray(((low[a] <= given) & (given <= high[a])).all(axis=1))
 
     def recorded_numbers(self, chances: Floats) -> Floats:
-        """Return features and inputs [n, f + i] within the recorded ranges of an action, from uniform [n, 1 + f + i]."""
+        """Return features and inputs [n, f + i] in the recorded ranges of an action, from uniform [n, 1 + f + i]."""
         low, high = self._recorded
         action = np.searchsorted(np.cumsum(self._recorded_steps) / self.learned_from, chances[:, 0])
         within = np.array([(each.low, each.high) for each in (*self.features, *self.inputs)]).T

@@ -114,8 +114,8 @@ class World(Protocol):
       is an array [m], or a tuple of two such arrays with the lower and upper ends of an interval for each component.
       The interval is (0, 1) for a component that did not matter. `invert` returns None if the set of possible noise is
       no such box. It is not needed without noise.
-    - `posterior(x, a, x_next, w, rng, n)` is used if the set is no box. It returns n draws [n, m] of the noise given the
-      step, or a tuple of draws and their weights [n].
+    - `posterior(x, a, x_next, w, rng, n)` is used if the set is no box. It returns n draws [n, m] of the noise given
+      the step, or a tuple of draws and their weights [n].
     - `reward(x, a, x_next)` returns the rewards [n] of n transitions.
     - `noise_features`: for each number of the noise, the feature that it drives, by name or number, if each number
       drives one feature. With it, a rejection of the model names the feature.

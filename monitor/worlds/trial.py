@@ -66,12 +66,12 @@ def some_moment(world: CheckedWorld) -> tuple[tuple[float, ...], tuple[float, ..
 
 
 def some_states(world: CheckedWorld, count: int) -> Floats:
-    """Return states [count, f] in the declared ranges, the first two at the ends; near 0 for a number without a range."""
+    """Return states [count, f] in the declared ranges, the first two at the ends; without a range, near 0."""
     return _tried(world.features, np.random.default_rng(0), count)
 
 
 def some_inputs(world: CheckedWorld, count: int) -> Floats:
-    """Return inputs [count, i] in the declared ranges, the first two at the ends; near 0 for a number without a range."""
+    """Return inputs [count, i] in the declared ranges, the first two at the ends; without a range, near 0."""
     return _tried(world.inputs, np.random.default_rng(1), count)
 
 
