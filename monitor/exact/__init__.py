@@ -1,4 +1,4 @@
-"""Decide formulas: exact answers, bounds over causal models, verdicts."""
+"""Evaluation of formulas: exact values, bounds over causal models, and verdicts."""
 
 from monitor.exact.all_states import values
 from monitor.exact.checker import Checker

@@ -23,7 +23,9 @@ def values(
     policies: Mapping[str, object],
     models: Mapping[str, MDP] | None = None,
 ) -> Floats:
-    """Return the value [S] of a `=?` query at `@0` in every state: `check` on the path `[(state, None)]`.
+    """Return the value [S] of a `=?` query at `@0` in every state.
+
+    The value in a state is the one that `check` returns on the path `[(state, None)]`.
 
     Args:
         query: a formula, or its text.
@@ -32,8 +34,9 @@ def values(
         models: name -> other dynamics, for `model:name`.
 
     Raises:
-        FormulaError: the formula is wrong, or not a `=?` query at `@0`, or has a nested goal that looks back.
-        PolicyError, ConfigError, LimitError: each says what is wrong, where, and how to fix it.
+        FormulaError: the formula is invalid, is not a `=?` query at `@0`, or has a nested goal that looks back.
+        PolicyError, ConfigError: a policy or a model does not fit; the message says which, and how to fix it.
+        LimitError: the model or the formula is too large.
 
     >>> model = MDP.from_transitions(
     ...     states=2, actions=2, labels={"goal": [1]},

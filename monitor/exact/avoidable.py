@@ -1,7 +1,7 @@
-"""Whether a missed goal of `regret` could have been met by other decisions: docs/semantics.md, section 14.3.
+"""Answer to whether other decisions could have met a missed goal of `regret`: docs/semantics.md, section 14.3.
 
-The answer is about the decisions from the intervention on, whatever the formula's own alternative is. Its values come
-from one backward pass over the held path (`monitor.exact.best`).
+The answer is about all decisions from the intervention on. It does not depend on the alternative that the formula
+names. One backward pass over the observed path computes the values (`monitor.exact.best`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LEARNED: Final = (
 
 
 class _Missed(NamedTuple):
-    """A missed goal. `observed`: the path from the intervention on; `steps`: its pairs as they are."""
+    """A missed goal. `observed`: the path from the intervention on, as arrays; `steps`: the same path as pairs."""
 
     measure: Probability | Reward
     test: Test
@@ -44,7 +44,7 @@ class _Missed(NamedTuple):
 
     @property
     def largest(self) -> bool:
-        """Whether the largest value serves the goal most."""
+        """True if the goal asks for a large value, False if it asks for a small one."""
         return self.test.comparison in (">=", ">")
 
 
@@ -57,15 +57,17 @@ def with_recourse(
     terminated: bool = False,
     acted: Sequence[str] = (),
 ) -> Verdict:
-    """Return the verdict on a missed goal of `regret` with whether it could have been met; any other as it is.
+    """Add to a verdict on a missed goal of `regret` whether other decisions could have met the goal.
+
+    Any other verdict is returned unchanged.
 
     Args:
-        verdict: on `path`.
-        formula: validated.
-        evaluators: of the model and its policies.
+        verdict: the verdict on `path`.
+        formula: a validated formula.
+        evaluators: the evaluators of the model and its policies.
         path: pairs (state, action), oldest first.
         terminated: the episode has ended in the last state.
-        acted: names of the policies that acted at the pairs; empty: nominal did.
+        acted: names of the policies that acted at the pairs; empty if the nominal policy acted.
     """
     if not (isinstance(formula, Regret) and is_missed(verdict)):
         return verdict
@@ -79,18 +81,18 @@ def with_recourse(
 
 
 def unexamined(verdict: Verdict, reason: str) -> Verdict:
-    """Return the verdict on a missed goal with the reason why it is not known whether it could have been met."""
+    """Add to a verdict on a missed goal the reason why it is unknown whether the goal could have been met."""
     return replace(verdict, recourse=Recourse(reason=reason)) if is_missed(verdict) else verdict
 
 
 def prepare_recourse(formula: Formula, evaluators: Evaluators, path: Path, causal_model: CausalModel) -> None:
-    """Compute what the answer needs on any path, so that the first missed goal is not delayed."""
+    """Compute in advance the tables that the answer needs on any path, so that the first missed goal is not delayed."""
     if not isinstance(formula, Regret):
         return
     try:
         _recourse(_missed(formula, evaluators, path), evaluators, causal_model)
     except LimitError:
-        return  # each verdict says so
+        return  # each verdict reports the limit
 
 
 def _missed(
@@ -120,14 +122,17 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
         return Recourse(reason=UNRECORDED)
     avoidable = possible.pop()
     robust = all(_is_robust(each, missed, avoidable, causal_model) for each in values) if asked else None
-    worst, greatest = ends[0], ends[-1]  # the numbers bear out what is claimed at both
+    worst, greatest = ends[0], ends[-1]  # the numbers reported must support the answer at both extremes
     best, _ = greatest if avoidable == "no" else worst
     _, optimal = worst if avoidable == "foresight" else greatest
     return Recourse(avoidable, robust, best, optimal, _changes(missed, every[0], evaluators.model), reason)
 
 
 def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
-    """Return the values of decisions; two where something was never recorded, the worst for the goal first."""
+    """Return the values of decisions at the extremes, the worst extreme for the goal first.
+
+    There is only one entry if the model has no parts that were never recorded.
+    """
     measure = missed.measure
     worlds = [evaluators]
     if evaluators.sides is not None:
@@ -139,22 +144,22 @@ def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
 
 @lru_cache
 def _nests(measure: Probability | Reward) -> bool:
-    """Return whether goals are nested in a measure."""
+    """Return whether a measure has nested goals."""
     return isinstance(measure, Probability) and any(nested_goals(measure.path))
 
 
 def avoidable_of(test: Test, best: float, optimal: float) -> Avoidable:
-    """Return whether a missed goal could have been met, from its values under `best` and `optimal`."""
+    """Return whether a missed goal could have been met, given the values of `best` and `optimal` decisions."""
     if test.holds(optimal):
         return "foresight"
     return "hindsight" if test.holds(best) else "no"
 
 
 def _is_robust(values: BestValues, missed: _Missed, avoidable: Avoidable, causal_model: CausalModel) -> bool:
-    """Return whether no causal model of the class changes `avoidable`.
+    """Return whether `avoidable` is the same in every causal model of the class.
 
     In every causal model the best decisions with hindsight (`free`) are at least as good as the policy that is optimal
-    without it (`optimal`). So one or two ends of the bounds decide.
+    without hindsight (`optimal`). So it is enough to test one or two ends of the bounds.
     """
 
     def meets(way: Way, *, favourable: bool) -> bool:
@@ -170,7 +175,7 @@ def _is_robust(values: BestValues, missed: _Missed, avoidable: Avoidable, causal
 
 
 def _changes(missed: _Missed, plan_values: PlanValues, model: MDP) -> Changes | None:
-    """Return the fewest changes that meet the goal; None if no plan does."""
+    """Return the plan with the fewest changes that meets the goal; None if no plan meets it."""
     for count, (value, first) in enumerate(zip(plan_values.few, plan_values.first, strict=True)):
         if first is not None and missed.test.holds(within(missed.measure, value)):
             return _described(count, within(missed.measure, value), first, missed.steps, model)

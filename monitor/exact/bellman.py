@@ -1,6 +1,7 @@
-"""Bellman backups of a law without observations: which actions are taken where, and means over rows of the model.
+"""Bellman backups under a law, without observations: the actions of the law, and means over rows of the model.
 
-Sums run along a row in its order in every function here, so that all ways to a value agree to the bit. Compiled.
+Every function here adds up the entries of a row in the row's order. So all ways to compute a value agree to the bit.
+Compiled.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from monitor.causal import Law
 
 @dataclass(frozen=True)
 class Layer:
-    """At most one action for each of some states: pairs [n] and their weights.
+    """Pairs [n] with their weights: at most one action for each requested state.
 
-    `places`: indices of the pairs' states among the requested ones; None: all of them, in order.
+    `places`: the index of each pair's state among the requested states; None if every requested state has a pair, in
+    the same order.
     """
 
     places: Ints | None
@@ -36,7 +38,7 @@ class Layer:
 
 
 def layers(law: Law, offset: int, states: Ints) -> Iterator[Layer]:
-    """Yield the pairs a law can choose at an offset in `states` (ascending, each once)."""
+    """Yield the pairs that a law can choose at an offset in `states`, which are ascending and distinct."""
     table = law.table(offset)
     if table.actions is not None:
         everywhere = len(states) == len(table.actions)
@@ -52,7 +54,7 @@ def layers(law: Law, offset: int, states: Ints) -> Iterator[Layer]:
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries [m] of some rows, one after the other: the row of each, its successor, its probability."""
+    """Entries [m] of `count` rows, in order. Each entry has the index of its row, a successor and a probability."""
 
     count: int
     of: Ints
@@ -67,7 +69,7 @@ class Entries:
         begins = model.indptr[rows]
         lengths = model.indptr[rows + 1] - begins
         ended = states == end
-        begins[ended], lengths[ended] = 0, 1  # an entry to overwrite, whatever the model has there
+        begins[ended], lengths[ended] = 0, 1  # a placeholder entry, overwritten below
         ends = np.cumsum(lengths)
         of = np.repeat(np.arange(len(rows)), lengths)
         at = np.arange(int(lengths.sum())) + (begins - ends + lengths)[of]
@@ -78,14 +80,14 @@ class Entries:
         return cls(len(rows), of, successors, probabilities)
 
     def means(self, values: Floats) -> Floats:
-        """Return the mean [n] over each row of the values [m] at its successors."""
+        """Return the mean [n] of each row. `values` [m]: the value at each entry's successor."""
         return np.bincount(self.of, self.probabilities * values, self.count).astype(np.float64, copy=False)
 
 
 def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of them; what to average, and where to
     law: Law, offset: int, layer: Layer, chosen: Bools, ahead: Floats, out: Floats
 ) -> None:
-    """Write the means of `ahead` [S] over the rows of those pairs of a layer that are `chosen` [n] to `out` [n]."""
+    """Write to `out` [n] the mean of `ahead` [S] over the row of each pair of a layer that is `chosen` [n]."""
     model, end = law.model_at(offset), law.ended(offset)
     rows = model.indptr, model.successors, model.probabilities
     _means_over_rows(*rows, layer.states, layer.actions, chosen.view(np.uint8), model.actions, ahead, out)

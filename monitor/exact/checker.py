@@ -1,4 +1,4 @@
-"""`Checker`: exact answers over one model and its policies, on any number of paths."""
+"""`Checker`: exact verdicts on formulas over one model and its policies, for any number of paths."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SHORT = range(3)
 
 
 class Checker:
-    """Exact answers to formulas over one model and its policies; keeps what paths and formulas share.
+    """Exact verdicts on formulas over one model and its policies. Caches what paths and formulas share.
 
     Args:
         model: the MDP.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
-        delta: probability that guaranteed bands on learned models miss, for all answers together.
+        delta: probability that any guaranteed band on learned models misses its value, for all verdicts together.
 
     Raises:
         ConfigError: no policy is called nominal, another model has other states or actions, or `delta` is not within
@@ -66,11 +66,11 @@ class Checker:
         return self._evaluators.table_bytes
 
     def prepare(self, formula: Formula, causal_model: CausalModel = "gumbel", *, window: int | None = None) -> None:
-        """Compute what a formula needs on any path, so that the first message is not delayed.
+        """Compute in advance the tables that a formula needs on any path, so that the first message is not delayed.
 
-        `window`: pairs a path holds at most; None: no more than the formula looks back.
+        `window`: the largest number of pairs of a path; None for as many as the formula looks back.
 
-        Raises LimitError if a table or bounds would be too large: at start, not on the stream.
+        Raises LimitError if a table or bounds would be too large. So the error occurs at the start, not on the stream.
         """
         for goal, changes, offset in goals(formula):
             steps = offset if offset >= 0 else (window or -offset) - 1
@@ -81,13 +81,14 @@ class Checker:
         window = window or largest_offset(formula) + 1
         self.products(formula, window)
         rehearsal = IncrementalCheck(self._evaluators, formula, causal_model, "", max(window, len(SHORT)))
-        with suppress(LimitError):  # of nested quantities that look back: the stream reports it with each verdict
-            rehearsal.verdict(self.some_path())  # what it computes and allocates is shared from now on
+        with suppress(LimitError):  # for nested quantities that look back, each verdict reports this error
+            rehearsal.verdict(self.some_path())  # later verdicts share the tables and buffers
 
     def products(self, formula: Formula, window: int) -> int:
-        """Return how many products the decisions that a formula makes for its goal cost at each pair; 0: it makes none.
+        """Return the number of multiplications at each pair for decisions that the formula makes for its goal.
 
-        `window`: pairs a path holds at most. Raises LimitError if they are too many.
+        The number is 0 if the formula makes no such decisions. `window`: the largest number of pairs of a path. Raises
+        LimitError if there are too many multiplications.
         """
         total = 0
         for goal, changes, offset in goals(formula):
@@ -99,7 +100,7 @@ class Checker:
         return total
 
     def some_path(self) -> Path:
-        """Return a possible path, to prepare what is computed on paths."""
+        """Return a possible path, on which `prepare` evaluates formulas."""
         pairs, state = [], 0
         for _ in SHORT:
             action = int(np.argmax(self.model.available(state)))
@@ -119,7 +120,10 @@ class Checker:
         acted: Sequence[str] = (),
         recourse: bool = False,
     ) -> Verdict:
-        """Answer a validated formula on a possible path (oldest pair first); see `monitor.check` for the arguments."""
+        """Return the verdict of a validated formula on a possible path (oldest pair first).
+
+        See `monitor.check` for the arguments.
+        """
         check = IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), len(path))
         verdict = check.verdict(tuple(path), terminated=terminated, start_observed=start_observed, acted=acted)
         return self.with_recourse(verdict, formula, path, terminated=terminated, acted=acted) if recourse else verdict
@@ -133,27 +137,31 @@ class Checker:
         terminated: bool = False,
         acted: Sequence[str] = (),
     ) -> Verdict:
-        """Return a verdict on `path`; if it is about a missed goal, with whether that could have been met."""
+        """Add to a verdict on a missed goal whether other decisions could have met it; return others unchanged."""
         return with_recourse(verdict, formula, self._evaluators, path, terminated=terminated, acted=acted)
 
     def prepare_recourse(self, formula: Formula, causal_model: CausalModel) -> None:
-        """Compute and compile what `with_recourse` needs, so that the first missed goal is not delayed."""
+        """Compute in advance the tables that `with_recourse` needs, so that the first missed goal is not delayed."""
         prepare_recourse(formula, self._evaluators, self.some_path(), causal_model)
 
     def incremental_check(
         self, formula: Formula, causal_model: CausalModel = "gumbel", text: str | None = None, *, window: int
     ) -> IncrementalCheck:
-        """Return the check of a validated formula along one path of at most `window` pairs; 0: each is another path."""
+        """Return the check of a validated formula along one path of at most `window` pairs.
+
+        With `window` 0 every verdict is about another path, so nothing is kept between verdicts.
+        """
         return IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), window)
 
     def stepper(self, goal: Goal) -> Stepper:
-        """Return one goal to be evaluated pair by pair, at every offset up to its own (@t, t >= 0)."""
+        """Return a stepper that evaluates a goal pair by pair, at every offset up to the goal's own (@t, t >= 0)."""
         return Stepper(self._evaluators, goal)
 
     def along(self, goal: Goal, pairs: Path) -> Floats:
         """Evaluate a goal along a whole recording.
 
         Returns:
-            [n, t + 1]: after each of the n pairs, the value at every offset up to the goal's; NaN before there is one.
+            [n, t + 1]: the value after each of the n pairs, at every offset up to the goal's; NaN if the path is too
+            short for the offset.
         """
         return Stepper(self._evaluators, goal).along(pairs)

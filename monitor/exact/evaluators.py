@@ -1,7 +1,8 @@
-"""Values of measures in counterfactual worlds, and what queries on one model share to compute them.
+"""Values of measures in counterfactual worlds, and the cache shared by all queries on one model.
 
-Shared are laws, automata, value tables, counterfactual rows and compiled evaluators. Where the paper samples, this
-computes (docs/semantics.md, section 6.1). Source: Kazemi & Paoletti, Section 3.2 (semantics of PCFTL).
+Queries share laws, automata, value tables, counterfactual rows and compiled evaluators. The paper estimates values from
+samples; this module computes them exactly (docs/semantics.md, section 6.1). Source: Kazemi & Paoletti, Section 3.2
+(semantics of PCFTL).
 """
 
 from __future__ import annotations
@@ -73,17 +74,18 @@ MAX_ENDED = 16
 
 
 class Evaluators:
-    """Cache of what queries on one model share; computes the value of a measure in a world.
+    """Computes the value of a measure in a world. Caches the data that queries on one model share.
 
     Args:
         model: the MDP.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
-        budget: memory for cached rows; shared where there are many models.
-        automata: of measures; likewise, as they depend on no model.
-        delta: probability that the confidence set of the rows of learned models misses one, at any time.
+        budget: memory for cached rows; may be shared by several models.
+        automata: cache of the automata of measures; may be shared by several models, because automata depend on none.
+        delta: probability that the confidence set of the rows of learned models misses any row, at any time.
 
-    `deployed`: another name of the nominal policy, by which it can be an intervention where another one acted.
+    `deployed`: a second name of the nominal policy. With it the nominal policy can be an intervention on a path on
+    which another policy acted.
 
     Raises ConfigError if no policy is called nominal, another model has other states, or `delta` is not in (0, 1).
     """
@@ -146,7 +148,7 @@ class Evaluators:
     def interval(
         self, world: CounterfactualWorld, measure: Probability | Reward, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
-        """Return the bounds of a measure's value over a class of causal models."""
+        """Return the bounds of a measure's value in a world, over a class of causal models."""
         constant = self.constant(measure)
         if constant is not None:
             return constant, constant
@@ -171,7 +173,7 @@ class Evaluators:
         return within(measure, self.best.value(change, measure, path))
 
     def decided_profile(self, change: InterventionRef, measure: Probability | Reward, path: Observed) -> list[float]:
-        """Return the same value from each pair of a path on, the last pair first."""
+        """Return the Gumbel-Max values with decisions made for the measure: from each pair on, the last pair first."""
         constant = self.constant(measure)
         if constant is not None:
             return [constant] * len(path.states)
@@ -181,9 +183,9 @@ class Evaluators:
     def decided_products(
         self, change: InterventionRef, measure: Probability | Reward, pairs: int, *, each: bool
     ) -> int:
-        """Return how many products such a value adds up on a path of so many pairs, or those from `each` pair on.
+        """Return the number of multiplications for `decided` on a path of `pairs` pairs, or from `each` pair on.
 
-        Raises LimitError if that is too much, or needs too much memory.
+        Raises LimitError if there are too many multiplications, or if they need too much memory.
         """
         return 0 if self.constant(measure) is not None else self.best.products(change, measure, pairs, each=each)
 
@@ -194,7 +196,7 @@ class Evaluators:
         path: Observed,
         causal_model: Literal["any", "stable"],
     ) -> tuple[float, float]:
-        """Return the bounds of the same value over a class of causal models."""
+        """Return the bounds of the value with decisions made for the measure, over a class of causal models."""
         constant = self.constant(measure)
         if constant is not None:
             return constant, constant
@@ -202,7 +204,7 @@ class Evaluators:
         return within(measure, low), within(measure, high)
 
     def decided_everywhere(self, change: InterventionRef, measure: Probability | Reward) -> Floats:
-        """Return the same value in every state [S], as on a path of that state alone."""
+        """Return the value with decisions made for the measure in every state [S], on the path of this state alone."""
         constant = self.constant(measure)
         if constant is not None:
             return np.full(self.model.states, constant)
@@ -210,9 +212,10 @@ class Evaluators:
         return np.clip(found, 0.0, 1.0) if isinstance(measure, Probability) else found
 
     def observed(self, path: Sequence[tuple[int, int | None]], end: int | None, acted: Sequence[str]) -> Observed:
-        """Return a path as decisions on it are made. `end`: the state in which the episode has terminated.
+        """Convert a path to the form used for decisions. `end`: the state in which the episode has terminated.
 
-        `acted`: names of the policies that acted at the pairs; empty: nominal did. Raises PathError if one is unknown.
+        `acted`: names of the policies that acted at the pairs; empty if the nominal policy acted. Raises PathError if a
+        policy that acted is unknown.
         """
         check_known(acted)
         last = None if end is None or self.stays(end) else end
@@ -221,8 +224,9 @@ class Evaluators:
     def guaranteed(self, nominal: Law, law: Law, measure: Probability | Reward) -> GuaranteedValues | None:
         """Return bounds over every causal model and every row of the confidence set, for any path under a law.
 
-        None if there are none: no model here was learned from data, quantities are nested, an episode has ended in a
-        state that is not absorbing, or rewards vary from one such transition to the next.
+        Return None if there are no such bounds. This is so if no model here was learned from data, if the measure has
+        nested quantities, if the episode has ended in a state that is not absorbing, or if rewards vary between equal
+        transitions.
 
         Raises LimitError if the model or the horizon is too large.
         """
@@ -248,12 +252,15 @@ class Evaluators:
 
     @property
     def learned(self) -> bool:
-        """True if the model, or another one that formulas name, was learned from data."""
+        """True if the model, or another model that formulas can name, was learned from data."""
         return any(model.counts is not None for model in (self.model, *self.models.values()))
 
     @cached_property
     def sides(self) -> tuple[Evaluators, Evaluators] | None:
-        """Evaluators with what was never recorded as bad, and as good, as can be; None if no row leads there."""
+        """Evaluators of two models in which everything never recorded is as bad, and as good, as possible.
+
+        None if no row leads to anything that was never recorded.
+        """
         models = self.model, *self.models.values()
         there, unknown = unknown_states(*models), unknown_labels(*models)
         if not leads_there(np.logical_or.reduce([there, *unknown.values()]), *models):
@@ -273,7 +280,7 @@ class Evaluators:
 
     @cached_property
     def knows_labels(self) -> bool:
-        """True if labels are unknown in `elsewhere` only, whose unknown labels guaranteed bounds allow for."""
+        """True if labels are unknown in the state `elsewhere` only, for which guaranteed bounds allow."""
         models = self.model, *self.models.values()
         there = unknown_states(*models)
         return not any((states & ~there).any() for states in unknown_labels(*models).values())
@@ -297,14 +304,14 @@ class Evaluators:
     ) -> Evaluator:
         """Return the evaluator of a law and a measure; its counterfactual rows are shared with other measures.
 
-        `past`: nominal and law up to the last observed pair, where an episode's end has changed them since.
+        `past`: the nominal law and the law up to the last observed pair, if they differ because the episode has ended.
         """
         observed, counterfactual = past or (nominal, law)
         before = _before_end(observed), _before_end(counterfactual)
         key = (nominal, law, measure, *before)
         if key not in self._evaluators:
             value_table = self.value_table(law, measure)
-            # First: nested goals need evaluators too, and may evict others.
+            # This comes first because nested goals need evaluators too, and these may evict others.
             automaton = self._labelled_automaton(value_table, measure)
             chain_key = *before, not value_table.labelling.by_action
             if chain_key not in self._dynamics:
@@ -320,7 +327,11 @@ class Evaluators:
         return self._evaluators[key]
 
     def _labelled_automaton(self, value_table: ValueTable, measure: Probability | Reward) -> LabelledAutomaton:
-        """Shared if nothing is nested, so that a forward pass begun under one law can be closed under another."""
+        """Return the automaton of a measure with its labels.
+
+        It is shared between laws if nothing is nested. So a forward pass begun under one law can be closed under
+        another law.
+        """
         if value_table.labelling.by_action:
             return labelled_automaton(value_table)
         if measure not in self._labelled_automata:
@@ -333,7 +344,7 @@ class Evaluators:
         return self._shared_workspace
 
     def value_table(self, law: Law, measure: Probability | Reward) -> ValueTable:
-        """Return the value table of a law and a measure; atoms that look back are missing from its labelling."""
+        """Return the value table of a law and a measure. The table's labelling has no atoms that look back."""
         key = (law, measure)
         if key not in self._value_tables:
             automaton = self.automaton(measure)
@@ -350,9 +361,9 @@ class Evaluators:
         return self._value_tables[key]
 
     def prepare(self, goal: Goal, change: InterventionRef) -> None:
-        """Make the value tables of a goal under a change, also those of its extremes, unless the model is too large.
+        """Compute the value tables of a goal under a change, and of the goal's extremes, unless the model is too large.
 
-        Raises LimitError if the table of a small model, or that of the best decisions, would be too large.
+        Raises LimitError if the table of a small model, or the table of the best decisions, would be too large.
         """
         if change.decides:
             self.decided(change, goal.measure, Observed(*pair_arrays([(0, None)])))
@@ -371,7 +382,7 @@ class Evaluators:
     def prepare_bounds(self, goal: Goal, change: InterventionRef, offset: int) -> None:
         """Raise LimitError if bounds could exceed `MAX_LEVELS` on some path of `offset` observed steps.
 
-        For a large model this is not known in advance: there the single path is refused.
+        For a large model this is not known in advance. Then the error is raised for the path that exceeds the limit.
         """
         nominal = self.nominal()
         if (
@@ -400,7 +411,7 @@ class Evaluators:
     def _past(
         self, measure: Probability | Reward, law: Law, causal_model: Literal["any", "stable"] | None
     ) -> dict[int, PastAtom]:
-        """Return the atoms of a measure that look back, by bit, in the world of a law."""
+        """Return bit -> atom for the atoms of a measure that look back, in the world of a law."""
         return {
             bit: PastAtom(atom.world.offset, _PastGoal(self, law, atom, causal_model))
             for bit, atom in enumerate(self.automaton(measure).atoms)
@@ -408,11 +419,12 @@ class Evaluators:
         }
 
     def nominal(self, end: int | None = None, until: int = 0, acted: Sequence[str] = ()) -> Law:
-        """Return the law without an intervention: that of the policies that acted, then that of the deployed one.
+        """Return the law without an intervention: first the policies that acted, then the deployed policy.
 
-        `end`: the state it terminated in, absorbing from `until` on. `acted`: names of the policies that acted at
-        offsets 0, 1, ...; the deployed one acts from then on (docs/semantics.md, section 2.5). The deployed one also
-        takes the place of UNKNOWN_POLICY, for values that do not depend on it.
+        `end`: the state in which the episode has terminated, which is absorbing from offset `until` on. `acted`: names
+        of the policies that acted at offsets 0, 1, ...; the deployed policy acts after these (docs/semantics.md,
+        section 2.5). The deployed policy also replaces UNKNOWN_POLICY, for values that do not depend on the unknown
+        policy.
         """
         table = self.policies["nominal"]
         if end is None or self.stays(end):
@@ -422,10 +434,10 @@ class Evaluators:
         return law.after_phases([self.policies[name or "nominal"] for name in acted])
 
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
-        """Return whether a value depends on which policies acted at the observed pairs, beside what they did.
+        """Return whether a value depends on the policies that acted at the observed pairs, not only on their actions.
 
-        Not if the intervention leaves nothing to them: where nominal replays the path, and where another policy, which
-        needs no noise to act, replaces them for good. Decisions made for a goal are weighed against theirs.
+        It does not if nominal replays the path, or if a deterministic policy replaces the policies for good. It always
+        does for decisions made for a goal, because unchanged decisions are made by the policies that acted.
         """
         if change.decides:
             return True
@@ -435,7 +447,7 @@ class Evaluators:
         return table is None or table.actions is None or change.steps is not None
 
     def intervention(self, change: InterventionRef, end: int | None) -> Intervention:
-        """Return the intervention that a change in a formula stands for."""
+        """Return the intervention described by a change in a formula."""
         match change.kind:
             case "nominal":
                 return Intervention()
@@ -453,13 +465,13 @@ class Evaluators:
                 assert_never(change.kind)
 
     def _constant_policy(self, action: int) -> PolicyTable:
-        key = f"do({action})"  # no policy can be called that: it is not a name
+        key = f"do({action})"  # cannot be the name of another policy, because names have no parentheses
         if key not in self.policies:
             self.policies[key] = PolicyTable(actions=np.full(self.model.states, action, dtype=np.int64))
         return self.policies[key]
 
     def _ending(self, name: str, model: MDP, end: int | None) -> MDP:
-        """The model after an end. A large model is not copied: the law knows which state is absorbing."""
+        """Return the model after an end of the episode. A large model is not copied, as its law knows the end state."""
         if end is None or model.is_absorbing(end):
             return model
         key = (name, end)
@@ -471,7 +483,7 @@ class Evaluators:
         return self._ended[key]
 
     def _evict(self, end: int) -> None:
-        """Drop all cached values of worlds that end in a state, and with them its models."""
+        """Drop the models whose episode ended in a state, and all cached values of their worlds."""
         for key in [key for key in self._value_tables if key[0].end == end]:
             del self._value_tables[key]
         for pair in [key for key in self._evaluators if end in (key[0].end, key[1].end)]:
@@ -488,7 +500,7 @@ class Evaluators:
 
 @dataclass(frozen=True)
 class _NestedWorld:
-    """For a nested goal: the law before and after an inner change at an outer offset, and its value table."""
+    """For a nested goal: returns the law before and after an inner change at an outer offset, and the value table."""
 
     evaluators: Evaluators
     outer: Law
@@ -502,7 +514,7 @@ class _NestedWorld:
 
 @dataclass(frozen=True)
 class _BestSource:
-    """For the best decisions: automata, label sets and nominal values."""
+    """Source of automata, label sets and nominal values for the best decisions."""
 
     evaluators: Evaluators
 
@@ -517,7 +529,7 @@ class _BestSource:
 
 
 class _PastGoal:
-    """For a nested goal that looks back: its truth on a counterfactual path, under the outer law."""
+    """Truth of a nested goal that looks back, on a counterfactual path under the outer law."""
 
     def __init__(
         self, evaluators: Evaluators, outer: Law, goal: Goal, causal_model: Literal["any", "stable"] | None
@@ -534,7 +546,7 @@ class _PastGoal:
         return self._truths[law, pairs]
 
     def _values(self, law: Law, pairs: History) -> tuple[float, ...]:
-        """The Gumbel-Max value, or its bounds over the class of causal models."""
+        """Return the Gumbel-Max value, or the bounds over the class of causal models."""
         one = self._in_world(law, pairs, self._goal.world.change)
         if self._goal.world.baseline is None:
             return one
@@ -550,7 +562,7 @@ class _PastGoal:
 
 
 def deployed_name(policies: Collection[str]) -> str:
-    """Return a name for the deployed policy as an intervention: no other policy is called that."""
+    """Return a name for the deployed policy as an intervention, which no other policy has."""
     name = "deployed"
     while name in policies:
         name += "_"
@@ -558,15 +570,16 @@ def deployed_name(policies: Collection[str]) -> str:
 
 
 def _before_end(law: Law) -> Law:
-    """The law up to the last observed pair."""
+    """Return the law up to the last observed pair."""
     here = law.model_at(0)
     return replace(law, dynamics=here, future=here, until=0)
 
 
 def _ends_elsewhere(world: CounterfactualWorld) -> bool:
-    """Return whether rows change elsewhere than at the last observed pair, which the compiled loops do not support.
+    """Return whether the end of the episode changes rows at another place than the last observed pair.
 
-    This happens on paths that a nested quantity looks back along: they may end before or after their episode.
+    The compiled loops do not support this. It happens on paths along which a nested quantity looks back, because such
+    paths may end before or after their episode.
     """
     return any(
         law.until != world.observed and (not law.explicit or (law.until > 0 and law.future is not law.dynamics))
@@ -575,7 +588,7 @@ def _ends_elsewhere(world: CounterfactualWorld) -> bool:
 
 
 def check_known(acted: Sequence[str]) -> None:
-    """Raise PathError if one of the policies that acted, from the intervention state on, is not known."""
+    """Raise PathError if any of the policies that acted from the intervention state on is unknown."""
     unknown = acted.count(UNKNOWN_POLICY)
     if unknown:
         raise PathError(
@@ -585,7 +598,7 @@ def check_known(acted: Sequence[str]) -> None:
 
 
 def within(measure: Probability | Reward, value: float) -> float:
-    """Return a computed value; within [0, 1] if the measure is a probability."""
+    """Return a computed value, clipped to [0, 1] if the measure is a probability."""
     return probability(value) if isinstance(measure, Probability) else value
 
 

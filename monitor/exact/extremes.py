@@ -1,7 +1,7 @@
-"""Extremes of the values of a formula: with what was never recorded as bad, and as good, as it can be.
+"""Extremes of the values of a formula: the values if everything never recorded is as bad, or as good, as possible.
 
-Each is an exact value of its own, on a model that differs in unknown labels and rewards only (docs/semantics.md,
-section 13.9).
+Each extreme is an exact value on a model that differs only in unknown labels and rewards (docs/semantics.md, section
+13.9).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class _Both(NamedTuple):
 class Extremes:
     """Least and greatest values of the goals of a formula along one path of at most `window` pairs.
 
-    A goal with a nested quantity that has no worst and best case (`split_labels`) has none: `reason` says why.
+    A goal has no extremes if a nested quantity in it has no worst and best case (`split_labels`). Then `reason` is a
+    message that says why.
     """
 
     def __init__(self, sides: tuple[Evaluators, Evaluators], formula: Formula, window: int) -> None:
@@ -43,7 +44,7 @@ class Extremes:
         self._given: int | None = None
         self._both = [self._values(sides, formula, window)]
         goal = handover_goal(formula)
-        if goal is not None:  # its values now have other extremes than the probability that it is too late
+        if goal is not None:  # the goal's own values have other extremes than the formula's probability of "too late"
             now = Regret(WorldRef(goal.world.change), Goal(WorldRef(), goal.measure, goal.test))
             self._both.append(self._values(sides, now, window))
             self._given = id(goal.measure)
@@ -55,7 +56,7 @@ class Extremes:
                 values.advance(path, added, end, acted)
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> Band | None:
-        """Return the least and the greatest value under a change at `path[position]`; None if the goal has none."""
+        """Return the least and the greatest value under a change at `path[position]`; None without extremes."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]
         if split is None:
             return None
@@ -63,7 +64,7 @@ class Extremes:
         return low, high
 
     def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> Band | None:
-        """Return the guaranteed band, at its low end with what is unknown at its worst, at the high end at its best."""
+        """Return the guaranteed band: the low end with the unknown at its worst, the high end with it at its best."""
         split, both = self._measures[id(measure)], self._both[0]
         if split is None:
             return None
@@ -71,7 +72,10 @@ class Extremes:
         return None if low is None or high is None else (low[0], high[1])
 
     def profile(self, change: InterventionRef, measure: Measure) -> list[Band]:
-        """Return the least and the greatest values at offsets 0, 1, ..., as far back as the formula looks, if any."""
+        """Return the least and the greatest value at offsets 0, 1, ..., as far back as the formula looks.
+
+        The list is empty if the goal has no extremes.
+        """
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]
         if split is None:
             return []
@@ -84,7 +88,7 @@ class Extremes:
         return _Both(PathValues(low, split, window), PathValues(high, split, window))
 
     def _split(self, formula: Formula) -> Formula:
-        """Return a formula with its measures split; its changes are the same objects, by which values are kept."""
+        """Return a formula with split measures. Its changes stay the same objects, as values are cached by them."""
         match formula:
             case Goal(_, measure):
                 split = self._measure(measure)
@@ -105,5 +109,5 @@ class Extremes:
                 self._measures[id(measure)] = split_measure(measure)
             except LimitError as error:
                 self._measures[id(measure)] = None
-                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # of several the referee's too
+                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # the referee picks the largest too
         return self._measures[id(measure)]

@@ -1,8 +1,8 @@
 """Guaranteed values: bounds over every causal model and every row of a learned model's confidence set.
 
 They are computed by backward induction over offsets (docs/semantics.md, section 13.4). Beyond the observed path the
-induction is the same for all paths, and done once. Then it goes along the path, over the states that some model
-reaches.
+induction is the same for all paths, so it is done once. Then the induction continues backward along the path, over the
+states that some model reaches.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class GuaranteedValues:
 
     Args:
         nominal: the law in force without the intervention.
-        law: the law with it.
-        automaton: the measure's, unrolled, with the labels of states.
-        rows: bounds of the rows of `law`'s dynamics and of `nominal`'s.
+        law: the law with the intervention.
+        automaton: the unrolled automaton of the measure, with the labels of states.
+        rows: bounds of the rows of `law.dynamics`, and of `nominal.dynamics`.
 
     Raises:
         LimitError: horizon times states is too large.
@@ -50,7 +50,7 @@ class GuaranteedValues:
             raise LimitError(_too_many(2 * alive.size * model.states))
         counts = model.counts or nominal.dynamics.counts
         least, most = model.reward_range
-        extremes = np.array([min(least, 0.0), max(most, 0.0)])  # an episode may have ended there
+        extremes = np.array([min(least, 0.0), max(most, 0.0)])  # 0 is included because the episode may have ended
         target, observed = rows
         self._problem = IntervalProblem(
             dynamics(nominal, law, merge_actions=False),
@@ -71,7 +71,10 @@ class GuaranteedValues:
         self._beyond: dict[int, Floats] = {self._horizon: self._level()}
 
     def interval(self, path: tuple[Ints, Ints]) -> tuple[float, float]:
-        """Return the least and the greatest value from the first pair of a path: states and actions [d + 1]."""
+        """Return the least and the greatest value from the first pair of a path on.
+
+        `path`: states [d + 1] and actions [d + 1].
+        """
         states, actions = path
         count = min(len(states), self._horizon)
         reached = np.zeros((count + 1, self._columns, self._states), dtype=np.uint8)
@@ -80,7 +83,7 @@ class GuaranteedValues:
         return interval(self._problem, states, actions, reached, values)
 
     def _values_beyond(self, offset: int) -> Floats:
-        """Return the bounds [columns, S, 2] at an offset without observations, in all states; kept for later paths."""
+        """Return the bounds [columns, S, 2] in all states at an offset without observations. Cached for later paths."""
         if offset not in self._beyond:
             everywhere = np.ones((self._columns, self._states), dtype=np.uint8)
             for earlier in range(min(self._beyond) - 1, offset - 1, -1):
@@ -94,10 +97,10 @@ class GuaranteedValues:
 
 
 def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Bools, extremes: Floats) -> Floats:
-    """Return bounds [offsets, columns, 2] of each obligation in a state of which nothing is known, not even its labels.
+    """Return bounds [offsets, columns, 2] of each obligation in a state about which nothing is known, labels included.
 
-    A probability is 0 or 1 only if every sequence of labels decides so. Each rewarded step that is left may earn any
-    reward of the model.
+    The bounds of a probability are [0, 0] or [1, 1] only if every sequence of labels leads to this result. Each
+    remaining rewarded step may earn any reward of the model.
     """
     unknown = np.zeros((*alive.shape, 2))
     known: dict[int, tuple[bool, bool]] = {FALSE: (False, False), TRUE: (True, True)}
@@ -111,7 +114,7 @@ def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Boo
 
 
 def _decided(automaton: Automaton, obligation: int, known: dict[int, tuple[bool, bool]]) -> tuple[bool, bool]:
-    """Return whether every sequence of labels makes an obligation true, and whether some does; adds to `known`."""
+    """Return whether every sequence of labels makes an obligation true, and whether any does. Adds to `known`."""
     if len(automaton.atoms) > MAX_ATOMS:
         return False, True
     open_obligations = [obligation]

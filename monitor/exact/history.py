@@ -1,8 +1,9 @@
-"""Nested goals that look back along the counterfactual path: exact, by carrying the history they need.
+"""Exact values of nested goals that look back along the counterfactual path.
 
-An inner `@t`, t != 0, depends on the path from the outer intervention state to here, which an (offset, state, action)
-does not determine (docs/semantics.md, section 5.6). So a state of the chain includes the last pairs of that path.
-Values are solved backward over the reachable states of the chain; a query that has too many is refused.
+An inner `@t`, t != 0, depends on the path from the outer intervention state to the current state. Offset, state and
+action do not determine this path (docs/semantics.md, section 5.6). So a state of the chain includes the last pairs of
+the path. Values are computed backward over the reachable states of the chain. A query with too many of these states is
+refused.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ Class = Literal["any", "stable"]
 
 @dataclass(frozen=True)
 class PastAtom:
-    """A nested goal that looks back, at `@offset`. `holds(outer position, pairs from there on)`: its possible truths.
+    """A nested goal that looks back, at `@offset`.
 
-    One truth value under Gumbel-Max; over a class of causal models maybe both.
+    `holds(outer position, pairs from this position on)`: the possible truth values of the goal. There is one truth
+    value under Gumbel-Max; over a class of causal models there may be two.
     """
 
     offset: int
     holds: Callable[[int, History], frozenset[bool]]
 
     def position(self, offset: int) -> int:
-        """Return the position of its intervention on a path from the outer intervention state to `offset`."""
+        """Return the position of the goal's intervention on a path from the outer intervention state to `offset`."""
         used = max(-offset, min(self.offset, offset))
         return offset - used if used >= 0 else -used - 1
 
     def earliest(self, offset: int) -> int:
-        """Return the earliest position it may refer to at `offset` or later."""
+        """Return the earliest position to which the goal may refer at `offset` or later."""
         if self.offset >= 0:
             return max(0, offset - self.offset)
         return min(max(offset - 1, 0), -self.offset - 1)
@@ -59,9 +61,9 @@ class _Cell:
 
 
 class HistoryChain:
-    """One query whose automaton has atoms that look back, as a chain over histories.
+    """Chain over histories, for a query whose automaton has atoms that look back.
 
-    `causal_model`: None for the Gumbel-Max value, else the class over which it is bounded.
+    `causal_model`: None for the Gumbel-Max value, else the class of causal models for the bounds.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class HistoryChain:
         return self._solve(largest=True)
 
     def interval(self) -> tuple[float, float]:
-        """Return bounds over a class of causal models; inner queries are bounded on their own, so they may be wide."""
+        """Return bounds over a class of causal models. They may be wide, as inner queries are bounded independently."""
         return self._solve(largest=False), self._solve(largest=True)
 
     def _solve(self, *, largest: bool) -> float:
@@ -99,7 +101,7 @@ class HistoryChain:
             ahead: set[_Cell] = set()
             for cell in levels[-1]:
                 ahead |= self._successors(cell, len(levels) - 1)
-                if count + len(ahead) > MAX_HISTORIES:  # at once: the whole level may be many times as large
+                if count + len(ahead) > MAX_HISTORIES:  # checked here because the full level may be many times larger
                     raise LimitError(self._refusal())
             count += len(ahead)
             levels.append(ahead)
@@ -123,7 +125,7 @@ class HistoryChain:
         return following
 
     def _rests(self, cell: _Cell, offset: int, action: int) -> set[int]:
-        """Return the possible obligations after the labels here; several if the causal model decides."""
+        """Return the possible obligations after the labels of a cell; several if they depend on the causal model."""
         masks = {self._labelling.one(offset, cell.state, action)}
         path = (*cell.history, (cell.state, action))
         for bit, atom in self._past.items():
@@ -139,7 +141,7 @@ class HistoryChain:
         return history[len(history) - keep :] if keep else ()
 
     def _row(self, offset: int, state: int, action: int) -> tuple[Ints, Floats, Floats]:
-        """Return successors with the lowest and highest probability of each; equal for the Gumbel-Max value."""
+        """Return successors with lowest and highest probabilities, which are equal for the Gumbel-Max value."""
         if self._class is not None:
             return self._world.row_bounds(offset, state, action, self._class)
         states, weights = self._world.row(offset, state, action)

@@ -1,4 +1,4 @@
-"""User input converted to internal forms, or refused with what is wrong."""
+"""Conversion of user input to internal forms; invalid input raises an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from monitor.types import UNKNOWN_POLICY
 
 
 def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
-    """Return formulas with their texts; those built by hand are parsed too, so that they obey the grammar."""
+    """Return formulas with their texts. Formulas built by hand are parsed too, so that they obey the grammar."""
     texts = [query if isinstance(query, str) else print_formula(query) for query in queries]
     return [(parse(text), text) for text in texts]
 
 
 def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:
-    """Return name -> table of policies given as S actions, an S x A matrix, a table or a manifest's path.
+    """Return name -> table. A policy may be S actions, an S x A matrix, a table, or the path of a manifest.
 
-    Raises ConfigError where states are hidden or a policy remembers.
+    Raises ConfigError if states are hidden or a policy has memory.
     """
     if is_hidden(model, policies):
         raise ConfigError(
@@ -43,7 +43,7 @@ def _table(value: object, model: MDP) -> PolicyTable:
 
 
 def as_pairs(path: object) -> list[tuple[int, int | None]]:
-    """Return a path as pairs of int, whatever sequence it was given as."""
+    """Convert a path, any sequence of pairs, to a list of pairs of int."""
     pairs: list[tuple[int, int | None]] = []
     try:
         for pair in path:  # type: ignore[attr-defined] # anything else raises below

@@ -1,4 +1,4 @@
-"""The labelling function: which atoms of a path formula hold where (Baier & Katoen 2008, ch. 10).
+"""The labelling function: the atoms of a path formula that hold in each state (Baier & Katoen 2008, ch. 10).
 
 Atoms are labels of the model and nested quantities. A *label set* is the set of atoms that hold, as a bit mask: bit n
 is atom n of the automaton.
@@ -24,9 +24,9 @@ NEAR = 1e-9
 
 
 class StateLabels:
-    """Label sets of an automaton's labels alone, shared by all laws.
+    """Label sets with the labels of the model only, not with nested quantities; shared by all laws.
 
-    `masks` [S] is made when a table needs it, which a query about a few states does not.
+    `masks` [S] is computed on first use, because a query about a few states does not need it.
     """
 
     def __init__(self, automaton: Automaton, model: MDP) -> None:
@@ -37,7 +37,7 @@ class StateLabels:
 
     @cached_property
     def masks(self) -> AnyArray:
-        """Label sets [S] of all states, of the smallest unsigned type that holds them."""
+        """Label sets [S] of all states, in the smallest unsigned type with enough bits."""
         kind = np.min_scalar_type(1 << max((bit for bit, _ in self._labels), default=0))
         masks = np.zeros(self._states, dtype=kind)
         for bit, label in self._labels:
@@ -59,13 +59,13 @@ class StateLabels:
 class Labelling:
     """Label sets of (state, action) pairs at an offset, under one law.
 
-    A label depends on the state alone; a nested quantity also on the offset (through the law) and on the action just
-    taken (docs/semantics.md, section 5.6).
+    A label depends on the state alone. A nested quantity also depends on the offset (through the law) and on the action
+    just taken (docs/semantics.md, section 5.6).
 
     Args:
-        state_labels: the labels.
-        nested: bit of an atom -> its nested goal.
-        stationary_from: the first offset from which the law, and with it every label set, no longer changes.
+        state_labels: the label sets of states.
+        nested: bit of an atom -> nested goal of the atom.
+        stationary_from: the offset from which the law, and so every label set, no longer changes.
     """
 
     def __init__(self, state_labels: StateLabels, nested: Mapping[int, NestedGoal], stationary_from: int) -> None:
@@ -87,7 +87,10 @@ class Labelling:
         return masks
 
     def all(self, offset: int, states: Ints, actions: Ints) -> AnyArray:
-        """Return what `many` returns, for most states: of a small unsigned type if no quantity is nested."""
+        """Return the label sets [n] of n pairs, like `many`; faster if the pairs cover most states.
+
+        The array has a small unsigned type if no quantity is nested.
+        """
         if self._nested:
             return self.many(offset, states, actions)
         masks = self._state_labels.masks
@@ -114,13 +117,14 @@ class ValueFunction(Protocol):
 
 
 class NestedGoal:
-    """Truth of a goal nested in a path: the outer law stays in force and the noise is fresh.
+    """Truth of a goal nested in a path formula. The outer law stays in force, and the noise is fresh.
 
-    Inner `nominal` is "carry on as now": the action just taken, then the outer law (docs/semantics.md, section 5.6).
+    Inner `nominal` means "carry on as now": the action just taken, then the outer law (docs/semantics.md, section 5.6).
 
     Args:
-        goal: with a test.
-        world_at: offset, change -> the outer law from that offset on, that law under the change, its value function.
+        goal: a goal with a test.
+        world_at: (offset, change) -> the outer law from the offset on, the same law under the change, and the value
+            function of the changed law.
     """
 
     def __init__(self, goal: Goal, world_at: Callable[[int, InterventionRef], tuple[Law, Law, ValueFunction]]) -> None:
@@ -129,7 +133,7 @@ class NestedGoal:
         self._world_at = world_at
 
     def holds(self, offset: int, states: Ints, actions: Ints) -> Bools:
-        """Return the truth [n] in n states at `offset` in which `actions` were just taken."""
+        """Return the truth [n] of the goal at `offset` in n states in which `actions` were just taken."""
         values = self._values(offset, self._world.change, states, actions)
         if self._world.baseline is not None:
             values = values - self._values(offset, self._world.baseline, states, actions)
@@ -157,7 +161,7 @@ class NestedGoal:
 
 
 def _passes(test: Test, values: Floats) -> Bools:
-    """Return `test.holds` of many values [n]; only those near the bound are passed to it, each once."""
+    """Return `test.holds` for many values [n]. It is called only for values near the bound, once for each value."""
     below = test.comparison in ("<", "<=")
     holds: Bools = values < test.bound if below else values > test.bound
     near = np.abs(values - test.bound) <= NEAR * max(1.0, abs(test.bound))

@@ -1,7 +1,8 @@
-"""Values of obligations for requested states only, from the states reachable within the horizon.
+"""Values of obligations for requested states only, computed from the states reachable within the horizon.
 
-Used where a table over all states would be too large, or would be used once. A forward pass finds the reachable cells
-and their states, a backward pass computes the values. They are kept, up to a limit, for later queries.
+This is used if a table over all states would be too large, or would be used only once. A forward pass finds the
+reachable cells and their states; a backward pass computes the values. Values are cached for later queries, up to a
+limit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_REACHED = 20_000_000
 
 @dataclass(frozen=True)
 class _LayerPart:
-    """The pairs of a layer whose label set leaves the obligation `rest`; FALSE and TRUE need no rows."""
+    """The pairs of a layer after whose labels the obligation is `rest`. FALSE and TRUE need no row entries."""
 
     rest: int
     pairs: Ints
@@ -39,7 +40,7 @@ class _LayerPart:
 
 @dataclass(frozen=True)
 class _ObligationStep:
-    """One obligation read in some states: layers of pairs, each in parts by the next obligation."""
+    """One step of an obligation in some states: layers of pairs, each divided into parts by the next obligation."""
 
     states: Ints
     layers: list[tuple[Layer, list[_LayerPart]]]
@@ -47,13 +48,13 @@ class _ObligationStep:
 
 @dataclass(frozen=True)
 class _Known:
-    """Values [n] in n states, ascending."""
+    """Values [n] in n states; the states are ascending."""
 
     states: Ints
     values: Floats
 
     def missing(self, states: Ints) -> Ints:
-        """Return those of `states` that have no value yet."""
+        """Return the states of `states` that have no value yet."""
         return states[~self._held(states)]
 
     def _held(self, states: Ints) -> Bools:
@@ -64,11 +65,11 @@ class _Known:
         return held
 
     def read(self, states: Ints) -> Floats:
-        """Return the values of states that all have one."""
+        """Return the values of `states`, all of which must have a value."""
         return self.values[np.searchsorted(self.states, states)]
 
     def with_more(self, states: Ints, values: Floats) -> _Known:
-        """Return these values and those of states that had none."""
+        """Return these values together with `values` of states that had no value."""
         every = np.concatenate([self.states, states])
         order = np.argsort(every, kind="stable")
         return _Known(every[order], np.concatenate([self.values, values])[order])
@@ -88,13 +89,13 @@ class LazyValues:
 
     @property
     def kept(self) -> int:
-        """Number of values kept for later queries."""
+        """Number of values cached for later queries."""
         return self._kept
 
     def values(self, offset: int, obligation: int, states: Ints) -> Floats:
-        """Return the values [n] of an obligation, to be read at `offset`, in n states.
+        """Return the values [n] of an obligation at `offset`, before labels are read, in n states.
 
-        Raises LimitError if they need more than `MAX_REACHED` numbers.
+        Raises LimitError if the computation needs more than `MAX_REACHED` numbers.
         """
         cell = (min(offset, self._stationary_from), obligation)
         if self._kept > MAX_KEPT:
@@ -107,7 +108,7 @@ class LazyValues:
         return self._known.get(cell, _NO_VALUES).read(wanted)[places]
 
     def _expand(self, cell: Cell, states: Ints) -> list[dict[Cell, _ObligationStep]]:
-        """Return the cells to compute, by the number of steps ahead."""
+        """Return the cells to compute: one dictionary for each number of steps ahead."""
         levels: list[dict[Cell, _ObligationStep]] = []
         wanted = {cell: states}
         size = 0
@@ -165,7 +166,7 @@ class LazyValues:
 
     def _keep(self, cell: Cell, states: Ints, values: Floats) -> None:
         before = self._known.get(cell, _NO_VALUES)
-        fresh = before.missing(states)  # an obligation may remain after different numbers of steps
+        fresh = before.missing(states)  # a cell may occur at several numbers of steps ahead
         if len(fresh) < len(states):
             values, states = values[np.searchsorted(states, fresh)], fresh
         self._known[cell] = before.with_more(states, values)

@@ -1,4 +1,4 @@
-"""Checks of a formula's names: labels, policies, actions, models. Errors show where, and the closest known name."""
+"""Checks of the names in a formula: labels, policies, actions, models. Errors show place and closest known name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def validate(
     text: str,
     models: Mapping[str, MDP] | None = None,
 ) -> None:
-    """Raise `FormulaError` at the first name the model and policies do not have."""
+    """Raise FormulaError at the first name that is unknown in the model, the policies and the other models."""
     _NameCheck(model, policies, models or {}, text).check(formula)
 
 

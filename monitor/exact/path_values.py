@@ -1,7 +1,8 @@
 """Values of the goals of one formula along one growing path: each pair is processed once, for all start points.
 
-A `WorldValues` has the values of one measure in one world, a `PathValues` those of a formula. Forward weights are kept
-for each of the newest start points, so a new pair costs one step (docs/semantics.md, section 6.2).
+A `WorldValues` has the values of one measure in one world. A `PathValues` has the values of all goals of a formula.
+Forward weights are kept for each of the newest start points, so a new pair costs one step (docs/semantics.md, section
+6.2).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ Measure = Probability | Reward
 class WorldValues:
     """Values of a measure under a change of the law, along one path.
 
-    `keep`: number of start points held. `only`: the one that has a value, counted from the oldest; -1: all of them.
+    `keep`: number of start points to keep. `only`: index of the only start point that has a value, counted from the
+    oldest; -1 if all have values.
     """
 
     def __init__(self, change: InterventionRef, measure: Measure, evaluator: Evaluator, keep: int, only: int) -> None:
@@ -42,7 +44,7 @@ class WorldValues:
         self._is_probability = isinstance(measure, Probability)
 
     def value(self, place: int) -> float:
-        """Return a value: that of the `place`-th newest start point, or at 0 of the selected one."""
+        """Return the value of the `place`-th newest start point; place 0 is the selected one if one is selected."""
         value = float(self.buffers.answers[place])
         return probability(value) if self._is_probability else value
 
@@ -52,7 +54,7 @@ class WorldValues:
 
 
 class _RecentPairs:
-    """The newest pairs of a growing path as arrays: to append to them is faster than to convert a path."""
+    """The newest pairs of a growing path, as arrays. Appending is faster than converting the path each time."""
 
     def __init__(self, path: Path, window: int) -> None:
         self._kept = max(window, len(path))
@@ -79,8 +81,8 @@ class _RecentPairs:
 class PathValues:
     """Values of all goals of a formula, along one path of at most `window` pairs.
 
-    `window` 0: nothing is kept from pair to pair, and each value is computed when it is needed. This is faster for one
-    value far back on one path. `worlds`: those whose values are followed along the path.
+    With `window` 0 nothing is kept from pair to pair, and each value is computed when it is needed. This is faster for
+    one value far back on one path. `worlds`: the worlds whose values are updated with each pair.
     """
 
     def __init__(self, evaluators: Evaluators, formula: Formula, window: int) -> None:
@@ -88,19 +90,19 @@ class PathValues:
         self._nominal = evaluators.nominal()
         self.worlds: list[WorldValues] = []
         self._by_world: dict[tuple[int, int], WorldValues] = {}
-        """By the ids of change and measure: these belong to the formula, which is kept in `_formula`."""
+        """Keys are the ids of change and measure. The ids stay valid because `_formula` keeps the formula alive."""
         self._formula = formula
         self._end: int | None = None
         self._from_start: list[tuple[WorldValues, int]] = []
-        """The values needed at @-k only, and k: the index of their start point changes as the path grows."""
+        """Values needed only at @-k, and k. The index of their start point changes as the path grows."""
         self._keep: dict[int, int] = {}
-        """Offsets back to which there are values, by the id of a change that decides; these are made at each call."""
+        """Id of a change that decides -> number of offsets with values. These values are computed at each call."""
         self._path: Path = ()
         self._acted: Sequence[str] = ()
         self._restart = False
         self._window = window
         self._recent: _RecentPairs | None = None
-        """None until bounds are asked for on a path that has only grown since."""
+        """The newest pairs; None until bounds are requested, and again after the path was replaced."""
         for goal, changes, offset in [*goals(formula), *_advised(formula)]:
             if not window or asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
                 continue  # computed by `Evaluators` at each call
@@ -117,8 +119,8 @@ class PathValues:
         """Process the last `added` pairs of a path. If `added` >= the path's length, the path is new.
 
         `end`: the state in which the episode has terminated. `acted`: names of the policies that acted at the pairs;
-        empty: nominal did. After an error some values have advanced and some have not, so the next call restarts all
-        of them.
+        empty if the nominal policy acted. After an error some values have advanced and some have not, so the next call
+        restarts all of them.
         """
         length = len(path)
         if self._restart:
@@ -143,12 +145,12 @@ class PathValues:
                 entry.evaluator.push(entry.buffers, state, taken, answer_now and place == length - 1)
         if not answer_now:
             self._answer()
-        self._restart = path[length - 1][1] is None  # the next call may know the last action
+        self._restart = path[length - 1][1] is None  # the next call may have the last action
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
         """Return the Gumbel-Max value under a change at `path[position]`.
 
-        Raises PathError if it depends on a policy that acted and is not known.
+        Raises PathError if the value depends on an unknown policy that acted.
         """
         self._check_known(change, measure, position)
         entry = self._by_world.get((id(change), id(measure)))
@@ -159,7 +161,7 @@ class PathValues:
         return entry.value(len(self._path) - 1 - position if entry.only < 0 else 0)
 
     def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
-        """Return the values at offsets 0, 1, ..., as far back as the formula looks."""
+        """Return the Gumbel-Max values under a change at offsets 0, 1, ..., as far back as the formula looks."""
         entry = self._by_world.get((id(change), id(measure)))
         keep = self._keep.get(id(change), len(self._path)) if entry is None else entry.keep
         count = min(keep, len(self._path))
@@ -172,7 +174,7 @@ class PathValues:
     def bounds(
         self, change: InterventionRef, measure: Measure, position: int, causal_model: CausalModel
     ) -> tuple[float, float]:
-        """Return bounds of the value over a class of causal models."""
+        """Return bounds of the value under a change at `path[position]`, over a class of causal models."""
         assert causal_model != "gumbel"
         assert causal_model != "world"
         if change.decides:
@@ -189,7 +191,7 @@ class PathValues:
     def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> tuple[float, float] | None:
         """Return bounds over every causal model and every row of a learned model's confidence set.
 
-        None if there are none (see `Evaluators.guaranteed`). Raises LimitError if they are too costly.
+        Return None if there are no such bounds (see `Evaluators.guaranteed`). Raises LimitError if they are too costly.
         """
         constant = self.evaluators.constant(measure)
         if constant is not None:
@@ -221,11 +223,11 @@ class PathValues:
                 evaluator.answer(entry.buffers)
 
     def _foresees_end(self, entry: WorldValues) -> bool:
-        """Return whether the end of the episode changes values before it: nested goals depend on how it ends."""
+        """Return whether the end of the episode changes values before the end, because of nested goals."""
         return self._end is not None and entry.evaluator.value_table.labelling.by_action
 
     def _evaluator_at_end(self, entry: WorldValues, end: int) -> Evaluator:
-        """Return the evaluator for an episode that has ended in `end`: values beyond it do not depend on the offset."""
+        """Return the evaluator for an episode that has ended in `end`; later values do not depend on the offset."""
         nominal = self.evaluators.nominal(end, 0)
         past = self._nominal, self._law(self._nominal, entry.change, None)
         return self.evaluators.evaluator(nominal, self._law(nominal, entry.change, end), entry.measure, past)
@@ -249,27 +251,27 @@ class PathValues:
         return self.evaluators.observed(self._path[position:], self._end, self._acted[position:])
 
     def _check_known(self, change: InterventionRef, measure: Measure, position: int) -> None:
-        """Raise PathError if a value depends on a policy that acted from a position on and is not known."""
+        """Raise PathError if a value depends on an unknown policy that acted at `position` or later."""
         if self._mixes(change, measure):
             check_known(self._acted[position:])
 
     def _mixes(self, change: InterventionRef, measure: Measure) -> bool:
-        """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""
+        """Return whether a value depends on the policies that acted. Then it is computed separately at each call."""
         if not self._acted:
             return False
-        chooses = self._path[len(self._path) - 1][1] is None  # the last action is left to the policy that acts
+        chooses = self._path[len(self._path) - 1][1] is None  # the policy that acts chooses the last action
         return chooses or self.evaluators.depends_on_policies(change, measure)
 
 
 def _advised(formula: Formula) -> Iterator[tuple[Goal, tuple[InterventionRef, ...], int]]:
-    """Yield the goal of `handover(F, Q, h)`, under nominal and under F, at the last pair."""
+    """Yield the goal of `handover(F, Q, h)` with the changes nominal and F, at offset 0 (the last pair)."""
     goal = handover_goal(formula)
     if goal is not None:
         yield goal, (NOMINAL, goal.world.change), 0
 
 
 class Stepper:
-    """Values of one goal, pair by pair, at every offset up to its own.
+    """Values of one goal, pair by pair, at every offset up to the goal's own offset.
 
     Raises FormulaError for a difference, an offset `@-k`, decisions made for the goal, or nested goals that look back.
     """
@@ -296,11 +298,11 @@ class Stepper:
 
     @property
     def rows_computed(self) -> int:
-        """Counterfactual rows computed so far, for all paths in this world."""
+        """Number of counterfactual rows computed so far, for all paths in this world."""
         return self._values.evaluator.computed
 
     def push(self, state: int, action: int) -> Floats:
-        """Process a pair and return the values [t + 1], newest start point first, NaN where the path is too short.
+        """Process a pair and return the values [t + 1], newest start point first; NaN if the path is too short.
 
         The next call overwrites the array.
         """
@@ -315,9 +317,10 @@ class Stepper:
         return values
 
     def along(self, pairs: Path) -> Floats:
-        """Process n pairs as a recording of its own and return the values [n, t + 1] after each.
+        """Process n pairs as a separate recording, and return the values [n, t + 1] after each pair.
 
-        They have the same bits as those of `push_all`; each different window of t + 1 pairs is evaluated once.
+        The values have the same bits as the values of `push_all`. Each distinct window of t + 1 pairs is evaluated
+        once.
         """
         arrays, buffers = pair_arrays(pairs), self._values.buffers
         windows = Windows(arrays, self._values.keep)

@@ -1,6 +1,6 @@
-"""What other decisions on an observed path would have given: docs/semantics.md, sections 14.3 and 14.4.
+"""Outcomes of other decisions on an observed path: docs/semantics.md, sections 14.3 and 14.4.
 
-Values, plans and effects come from one backward pass; degrees of responsibility from another one.
+One backward pass computes values, plans and effects. A second pass computes degrees of responsibility.
 """
 
 from __future__ import annotations
@@ -32,30 +32,31 @@ USE = "explain regret(..), or a goal of the path as it happened such as nominal@
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What one other action would have given, all other decisions unchanged."""
+    """Effect of one other action, with all other decisions unchanged."""
 
     action: int
     """The action."""
     value: float
-    """Value of the goal."""
+    """Value of the goal with this action."""
     difference: float
-    """That value minus the value as it happened."""
+    """`value` minus the value of the goal as it happened."""
 
 
 class Decision(msgspec.Struct, frozen=True):
     """One decision of the path."""
 
     offset: int
-    """How many steps it is before the last pair of the path."""
+    """Number of steps from this decision to the last pair of the path."""
     state: int
-    """The state in which it was made."""
+    """The state in which the decision was made."""
     taken: int | None
-    """The action taken; `null`: none yet."""
+    """The action taken; `null` if no action is taken yet."""
     effects: tuple[Effect, ...]
-    """One for each action that is available in the state, the one taken included."""
+    """One effect for each action that is available in the state, including the action taken."""
     responsibility: float | None = None
-    """1/m, with m the size of the smallest set of decisions that contains it, whose best change meets the goal while
-    that of no proper part does; 0 without one of at most `within` decisions; `null` if the goal is not missed.
+    """1/m. Here m is the size of the smallest minimal set of decisions that contains this decision. A set is minimal if
+    its best change meets the goal, and the best change of no proper subset does. 0 if there is no such set of at most
+    `within` decisions; `null` if the goal is not missed.
     """
 
 
@@ -63,37 +64,38 @@ class Plan(msgspec.Struct, frozen=True):
     """The best decisions with a limited number of changes, chosen with hindsight."""
 
     changes: int
-    """Most decisions that are changed."""
+    """Largest number of decisions that the plan may change."""
     value: float
-    """Value of the goal."""
+    """Value of the goal under the plan."""
     holds: bool | None
-    """True if that meets the goal; `null` for `=?`."""
+    """True if this value meets the goal; `null` for `=?`."""
     first: PlannedChange | None
-    """The first change; `null` if none helps."""
+    """The first change; `null` if no change helps."""
 
 
 class RecourseReport(msgspec.Struct, frozen=True):
-    """What other decisions on a path would have given. All values are exact, by the Gumbel-Max causal model."""
+    """Outcomes of other decisions on a path. All values are exact, under the Gumbel-Max causal model."""
 
     goal: str
-    """The goal, as of the path as it happened."""
+    """The goal, as a formula about the path as it happened."""
     largest: bool
-    """True if large values serve the goal."""
+    """True if the goal asks for large values."""
     offset: int
     """The offset from which decisions are examined, in the convention of the formula."""
     clipped: bool
-    """The path is too short for that offset, which was clipped."""
+    """True if the path is too short for the requested offset, so that the offset was clipped."""
     unchanged: float
     """Value of the goal as it happened."""
     holds: bool | None
-    """True if that meets the goal; `null` for `=?`."""
+    """True if `unchanged` meets the goal; `null` for `=?`."""
     optimal: float
-    """Value under the policy that is best without hindsight."""
+    """Value of the goal under the policy that is best without hindsight."""
     best: float
-    """Value if every decision is best with hindsight: no policy has a better one."""
+    """Value of the goal if every decision is best with hindsight. No policy has a better value."""
     avoidable: Avoidable | None
     """Whether a missed goal could have been met. `foresight`: the policy that is best without hindsight meets it;
-    `hindsight`: only the best decisions with hindsight do; `no`: no decisions do. `null` if it is not missed.
+    `hindsight`: only the best decisions with hindsight meet it; `no`: no decisions meet it. `null` if the goal is not
+    missed.
     """
     within: int
     """Size of the largest sets of decisions that were examined for responsibility."""
@@ -104,7 +106,7 @@ class RecourseReport(msgspec.Struct, frozen=True):
 
 
 class RecourseQuery(NamedTuple):
-    """A goal whose decisions are examined. `largest`: whether large values serve it."""
+    """A goal for which decisions are examined. `largest`: whether the goal asks for large values."""
 
     measure: Probability | Reward
     test: Test | None
@@ -113,7 +115,7 @@ class RecourseQuery(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The goal in the formula language, of the path as it happened."""
+        """The goal in the formula language, about the path as it happened."""
         return print_formula(Goal(WorldRef(offset=self.offset), self.measure, self.test))
 
     def meets(self, value: float) -> bool | None:
@@ -122,7 +124,11 @@ class RecourseQuery(NamedTuple):
 
 
 class RecourseSettings(NamedTuple):
-    """`most`: changes of the largest plan; `within`: size of the largest sets; `unchanged`: see `monitor.recourse`."""
+    """Limits of a recourse report.
+
+    `most`: number of changes of the largest plan; `within`: size of the largest sets of decisions; `unchanged`: see
+    `monitor.recourse`.
+    """
 
     most: int = 3
     within: int = 3
@@ -133,9 +139,9 @@ DEFAULTS = RecourseSettings()
 
 
 def query_of(formula: Formula, text: str, offset: int | None = None) -> RecourseQuery:
-    """Return the goal of a formula whose decisions can be examined; `offset` replaces the formula's.
+    """Return the goal of a formula for which decisions can be examined; `offset` replaces the formula's offset.
 
-    Raises FormulaError, which says what can be examined instead, if the formula is no such goal.
+    Raises FormulaError if the formula has no such goal. The message says which formulas can be examined.
     """
     match formula:
         case Regret(world, goal):
@@ -152,7 +158,7 @@ def query_of(formula: Formula, text: str, offset: int | None = None) -> Recourse
 
 
 def _check_world(world: WorldRef, test: Test | None, text: str) -> None:
-    """Raise FormulaError unless decisions of the path as it happened can be explained from a goal in this world."""
+    """Raise FormulaError unless a goal in this world can explain the decisions of the path as it happened."""
     change = world.change
     if world.baseline is not None:
         raise error_at(f"a difference of two worlds has no decisions to explain; {USE}", text, change.at)
@@ -174,7 +180,7 @@ def recourse_of(
     terminated: bool = False,
     acted: Sequence[str] = (),
 ) -> RecourseReport:
-    """Return what other decisions on a path would have given; see `monitor.recourse` for the arguments.
+    """Return the outcomes of other decisions on a path; see `monitor.recourse` for the arguments.
 
     Raises:
         FormulaError: no decision can change the goal.
@@ -226,7 +232,7 @@ def _degrees(
 ) -> Sequence[float | None]:
     """Return the degree of responsibility of each decision; None if the goal is not missed.
 
-    A set of decisions does no better than as many changes wherever they are needed, so that without enough of these the
+    A set of decisions is never better than a plan with the same number of changes. So if no plan meets the goal, the
     sets are not examined.
     """
     test, decisions = query.test, len(observed.states)
@@ -251,7 +257,7 @@ def _decisions(
 
 
 def _effects(query: RecourseQuery, found: Lookback, decision: int, available: Sequence[int]) -> tuple[Effect, ...]:
-    """Return the effect of each available action; none where nothing of the goal remains."""
+    """Return the effect of each available action; an empty tuple if the goal is already decided."""
     happened = within(query.measure, found.plan_values.unchanged)
     values = dict.fromkeys(available, happened)
     if decision < len(found.actions):

@@ -1,8 +1,8 @@
-"""Rows of the model that an answer rests on: how often each is used, unobserved, and how far it moves the value.
+"""The model rows used by an answer: expected unobserved uses of each row, and the effect of the row on the value.
 
-A forward pass over the nodes (state, obligation) of one world, from the intervention state to the last offset at which
-an obligation remains; unlike the compiled evaluation it keeps what it passes through. Definitions: docs/semantics.md,
-section 13.6.
+They are computed by a forward pass over the nodes (state, obligation) of one world, from the intervention state to the
+last offset at which an obligation remains. Unlike the compiled evaluation, this pass keeps the nodes that it visits.
+Definitions: docs/semantics.md, section 13.6.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ Node = tuple[int, int]
 class RowUses:
     """Uses of the rows of one model in one world.
 
-    `weights` [S*A]: expected number of uses of each row, unobserved, while its outcome matters. `moves` [N], aligned
-    with the model's successors: sum over these uses of weight times the value of a successor, less their mean over the
-    row. `spread` [S*A]: sum of weight times the length of the interval in which any value ahead lies.
+    `weights` [S*A]: expected number of uses of each row whose outcome is not observed but matters. `moves` [N], aligned
+    with the model's successors: the sum, over these uses, of weight times the difference between the successor's value
+    and the mean over the row. `spread` [S*A]: the sum of weight times the length of the interval that contains all
+    possible values ahead.
     """
 
     model: MDP
@@ -46,12 +47,12 @@ class RowUses:
 
     @classmethod
     def none_of(cls, model: MDP) -> RowUses:
-        """Return no uses at all."""
+        """Return an object without any uses."""
         rows = model.states * model.actions
         return cls(model, np.zeros(rows), np.zeros(model.successors.size), np.zeros(rows))
 
     def add(self, other: RowUses, sign: float = 1.0) -> None:
-        """Add the uses of another world; `sign`: -1 where its value is subtracted."""
+        """Add the uses of another world; `sign`: -1 if the value of this world is subtracted."""
         self.weights[:] += other.weights
         self.moves[:] += sign * other.moves
         self.spread[:] += other.spread
@@ -62,8 +63,8 @@ def row_uses(
 ) -> RowUses:
     """Return the uses of the rows of `world.law.dynamics` by a measure without nested quantities.
 
-    `value_table`: of the world's law and the measure. `starts` [S]: distribution of the first state, in a world whose
-    path is empty, as nothing was observed yet.
+    `value_table`: the value table of the world's law and the measure. `starts` [S]: distribution of the first state, if
+    the world's path is empty because nothing was observed yet.
 
     Raises LimitError if more than `MAX_USES` nodes lie along the observed path.
     """
@@ -72,7 +73,11 @@ def row_uses(
 
 @dataclass(frozen=True)
 class _Edge:
-    """One action in one node along the observed path: its probability, its successors, what remains, the reward."""
+    """One action in one node along the observed path.
+
+    It has the action's probability, the successors, the obligation that remains, and the rewards. `replayed`: whether
+    the pair is the observed one.
+    """
 
     node: Node
     action: int
@@ -85,7 +90,7 @@ class _Edge:
 
 
 class _Pass:
-    """One forward pass (module docstring)."""
+    """One forward pass, as the module docstring describes it."""
 
     def __init__(self, world: CounterfactualWorld, value_table: ValueTable, measure: Probability | Reward) -> None:
         self._world, self._law, self._table = world, world.law, value_table
@@ -105,12 +110,12 @@ class _Pass:
         return self._uses
 
     def _started(self, starts: Floats) -> dict[int, tuple[Ints, Floats]]:
-        """Return states and weights of the obligation at the start, for a distribution [S] of the first state."""
+        """Return states and weights of the start obligation, for a distribution [S] of the first state."""
         start, states = self._automaton.start, np.flatnonzero(starts)
         return {} if start in (FALSE, TRUE) else {start: (states, starts[states])}
 
     def _observed(self) -> dict[int, tuple[Ints, Floats]]:
-        """Add the uses along the observed path; return states and weights of each obligation at its last pair."""
+        """Add the uses along the observed path; return states and weights of each obligation at the last pair."""
         levels, last = self._observed_levels()
         self._count_observed(levels)
         pending: dict[int, dict[int, float]] = defaultdict(dict)
@@ -162,7 +167,7 @@ class _Pass:
         return dict(ahead)
 
     def _count_observed(self, levels: list[tuple[dict[Node, float], list[_Edge]]]) -> None:
-        """Add the uses along the observed path, backward, as the values ahead are known then."""
+        """Add the uses along the observed path, backward, because each step needs the values ahead."""
         values: dict[Node, float] | None = None
         for offset in range(len(levels) - 1, -1, -1):
             level, edges = levels[offset]
@@ -177,7 +182,7 @@ class _Pass:
             values = dict(here)
 
     def _ahead(self, offset: int, edge: _Edge, values: dict[Node, float] | None) -> Floats:
-        """Return reward and value [K] of each successor of an edge; 0 for one that is never reached."""
+        """Return reward plus value [K] of each successor of an edge; the value of an unreachable successor is 0."""
         if edge.rest in (FALSE, TRUE):
             ahead = np.full(len(edge.successors), float(edge.rest == TRUE))
         elif values is not None:
@@ -199,10 +204,10 @@ class _Pass:
         self._uses.moves[at] += weight * moved
         self._uses.spread[row] += weight * self._range(obligation)
 
-    # ---- beyond it, all states of an obligation at once ----
+    # ---- beyond the observed path, all states of an obligation at once ----
 
     def _beyond(self, offset: int, pending: dict[int, tuple[Ints, Floats]]) -> dict[int, tuple[Ints, Floats]]:
-        """Add the uses at an offset without observed transition; return states and weights of the next one."""
+        """Add the uses at an offset without an observed transition; return states and weights at the next offset."""
         found: dict[int, list[tuple[Ints, Floats]]] = defaultdict(list)
         for obligation, (states, weights) in pending.items():
             for pairs in self._pairs(offset, states, weights):
@@ -216,7 +221,7 @@ class _Pass:
         return ahead
 
     def _pairs(self, offset: int, states: Ints, weights: Floats) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yield states, actions and weights [n]: each state with an action that may be taken in it."""
+        """Yield states, actions and weights [n] of the pairs that may be taken."""
         if offset == self._world.observed:  # the last action was observed
             chosen = [
                 (state, action, weight * chance)
@@ -236,7 +241,7 @@ class _Pass:
     def _parts(
         self, offset: int, obligation: int, states: Ints, actions: Ints, weights: Floats
     ) -> Iterator[tuple[int, Ints, Floats]]:
-        """Add the uses of some pairs; yield what remains, with successors and their weights."""
+        """Add the uses of some pairs; yield each obligation that remains, with successors and their weights."""
         masks = self._labelling.many(offset, states, actions)
         for mask in np.unique(masks).tolist():
             rest = self._automaton.step(obligation, mask)
@@ -268,11 +273,14 @@ class _Pass:
         np.add.at(self._uses.spread, rows[kept], weights[kept] * self._range(obligation))
 
     def _matters(self, obligation: int, rest: int) -> bool:
-        """Return whether the outcome of a row changes the value: something remains, or its reward depends on it."""
+        """Return whether the outcome of a row changes the value.
+
+        It does if an obligation remains, or if the reward depends on the outcome.
+        """
         if rest not in (FALSE, TRUE):
             return True
         return self._automaton.rewards(obligation) and self._law.dynamics.transition_rewards is not None
 
     def _range(self, obligation: int) -> float:
-        """Return the length of the interval in which every value of an obligation lies."""
+        """Return the length of the interval that contains all possible values of an obligation."""
         return self._scale * (self._automaton.horizon(obligation) if self._by_horizon else 1)

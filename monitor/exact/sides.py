@@ -1,4 +1,4 @@
-"""A model with everything that is not known about it as bad, and as good, as it can be for any formula."""
+"""Two variants of a model, in which everything unknown is as bad, or as good, as possible for any formula."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from monitor.model.sparse_rows import frozen
 
 
 class Sides(NamedTuple):
-    """One model with the worst and with the best that may be where something is not known."""
+    """Variants of one model: `low` with everything unknown at its worst, `high` with everything unknown at its best."""
 
     low: MDP
     high: MDP
 
 
 def both_sides(model: MDP, there: Bools, unknown: Mapping[str, Bools]) -> Sides:
-    """Return a model with what is not known as bad, and as good, as it can be for any formula.
+    """Return the variants of a model in which everything unknown is as bad, and as good, as possible for any formula.
 
-    Its labels are those of formulas after `split_labels`: for the worst, no unknown label holds where it occurs
-    positively, and each where it occurs negatively. `unknown`: label -> states [S] in which its truth is not known.
-    `there` [S]: states of which nothing is known; steps in them, and into them, earn the least (greatest) reward of the
-    model, or none.
+    The variants have the labels of formulas after `split_labels`. In the worst variant, an unknown label is false where
+    it occurs positively, and true where it occurs negatively. `unknown`: label -> states [S] in which its truth is
+    unknown. `there` [S]: states about which nothing is known. Steps in or into these states earn the least (greatest)
+    reward of the model, or 0 if that is less (greater).
     """
     least, most = model.reward_range
     return Sides(

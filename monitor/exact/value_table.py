@@ -1,9 +1,9 @@
 """Values beyond the observed path, by backward induction over (offset, obligation) cells.
 
 Nothing is observed there, so a value depends only on the law, the automaton and the remaining horizon. It is computed
-once per law and measure, and shared by all paths, agents and offsets. Two ways give the same numbers. A table has all
-states, for a small model or a watched formula. `LazyValues` computes requested states, where a table is too large or
-would serve one query only.
+once per law and measure, and shared by all paths, agents and offsets. There are two ways, with the same results. A
+table has the values of all states; it is used for a small model or a watched formula. `LazyValues` computes the values
+of requested states only; it is used if a table is too large or would serve only one query.
 """
 
 from __future__ import annotations
@@ -51,13 +51,17 @@ def is_large(model: MDP) -> bool:
 
 
 def numbers(model: MDP) -> int:
-    """Return how many numbers a model holds."""
+    """Return the number of numbers that a model stores."""
     return int(model.indptr.size + model.successors.size + model.probabilities.size + model.rewards.size)
 
 
 @dataclass(frozen=True)
 class _LabelledLayer:
-    """A layer over all states: the label sets of its pairs [n], the different ones, the row entries if gathered."""
+    """A layer over all states.
+
+    `masks` [n]: the label sets of the pairs; `different`: the distinct label sets; `entries`: the row entries, None if
+    they are not gathered.
+    """
 
     layer: Layer
     masks: npt.NDArray[np.generic]
@@ -68,8 +72,8 @@ class _LabelledLayer:
 class ValueTable:
     """Values of an automaton's obligations under a law, without observations.
 
-    `table` [n, S], read-only: the values computed so far; `rows`: cell -> row of the table. Offsets beyond the law's
-    last change are replaced by it.
+    `table` [n, S], read-only: the values computed so far; `rows`: cell -> row of the table. An offset after the law's
+    last change is replaced by the offset of this change.
     """
 
     def __init__(self, law: Law, automaton: Automaton, labelling: Labelling) -> None:
@@ -83,17 +87,17 @@ class ValueTable:
 
     @property
     def _limit(self) -> int:
-        """Numbers that the table may hold."""
+        """Largest number of values in the table."""
         return max(MAX_TABLE_NUMBERS, 2 * numbers(self.law.future))
 
     def tabled(self, offset: int, obligation: int) -> bool:
-        """Return whether `all_values` is in the table; if not, `values` may cost less."""
+        """Return whether the table has `all_values` of an obligation. If not, `values` may cost less."""
         return obligation in (FALSE, TRUE) or (min(offset, self._stationary_from), obligation) in self.rows
 
     def prepare(self) -> bool:
-        """Make the table for every reachable obligation, if it fits; return whether it was made.
+        """Fill the table for every reachable obligation, if it fits; return whether it was filled.
 
-        Raises LimitError if it does not fit although the model is small: the reachable part would hardly fit either.
+        Raises LimitError if it does not fit although the model is small. The reachable part would hardly fit either.
         """
         try:
             self.all_values(0, self.automaton.start)
@@ -104,7 +108,7 @@ class ValueTable:
         return True
 
     def action_values(self, offset: int, obligation: int, states: Ints, actions: Ints) -> Floats:
-        """Return the values [n] of `obligation`, to be read at `offset`, in n states where `actions` are taken."""
+        """Return the values [n] of `obligation` at `offset` in n states in which `actions` are taken."""
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
         if len(states) > MANY:
@@ -135,7 +139,7 @@ class ValueTable:
         return self._lazy.values(offset, obligation, states)
 
     def all_values(self, offset: int, obligation: int) -> Floats:
-        """Return the values [S] of `obligation` at `offset` in all states: a read-only row of the table.
+        """Return the values [S] of `obligation` at `offset` in all states, as a read-only row of the table.
 
         Raises LimitError if the table would be too large.
         """
@@ -152,10 +156,10 @@ class ValueTable:
         return row
 
     def compute_once(self, obligation: int) -> Floats:
-        """Return the values [S] of `obligation` at offset 0, owned by the caller, without adding to the table.
+        """Return the values [S] of `obligation` at offset 0, as a new array that is not added to the table.
 
-        Each cell is dropped after its last use, so a long horizon costs time and no memory. Raises LimitError if the
-        cells needed at once are too many.
+        Each cell is dropped after its last use, so a long horizon costs time but no memory. Raises LimitError if too
+        many cells are needed at once.
         """
         if obligation in (FALSE, TRUE):
             return np.full(self._states, float(obligation == TRUE))
@@ -180,7 +184,10 @@ class ValueTable:
             self._layer_cache.clear()
 
     def _plan(self, root: Cell, most: int, refusal: Callable[[int], str]) -> list[Cell]:
-        """Return the missing cells below `root`, each after all that it needs; LimitError if more than `most`."""
+        """Return the missing cells below `root`, each after all cells that it needs.
+
+        Raises LimitError, with the message of `refusal`, if there are more than `most` cells.
+        """
         plan: dict[Cell, None] = {}
         open_cells = {root: iter(self._needs(root))}
         while open_cells:
@@ -203,7 +210,7 @@ class ValueTable:
         )
 
     def _fill(self, plan: list[Cell]) -> None:
-        """Compute cells in this order, into a new block that holds the old ones too."""
+        """Compute cells in the order of `plan`, and add them to a new, larger table."""
         held = len(self.rows)
         block = np.zeros((held + len(plan), self._states))
         block[:held] = self.table
@@ -220,7 +227,7 @@ class ValueTable:
         return sorted((min(offset + 1, self._stationary_from), rest) for rest in rests - {FALSE, TRUE})
 
     def _compute(self, cell: Cell, out: Floats, known: Callable[[Cell], Floats]) -> None:
-        """Add a cell's values to `out` [S]; `known` returns those of the cells it needs."""
+        """Add a cell's values to `out` [S]; `known` returns the values of the cells that it needs."""
         offset, obligation = cell
         step = {m: self.automaton.step(obligation, m) for labelled in self._layers(offset) for m in labelled.different}
         ahead = {
@@ -256,7 +263,7 @@ class ValueTable:
                 values[here] = labelled.entries.means(ahead[rest][labelled.entries.successors])[here]
 
     def _layers(self, offset: int) -> list[_LabelledLayer]:
-        """Return the law's layers over all states at an offset, kept only while a table is made."""
+        """Return the law's layers over all states at an offset; they are cached only while a table is filled."""
         offset = min(offset, self._stationary_from)
         law = self.law
         model = law.model_at(offset)

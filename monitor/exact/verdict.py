@@ -1,4 +1,4 @@
-"""Verdicts: one formula on one observed path, with all numbers that lead to the answer."""
+"""Verdicts: the result of one formula on one observed path, with all numbers that lead to the result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NO_GUARANTEE = (
 
 @dataclass(eq=False)
 class _Answer:
-    """Value of a goal, its bounds, its guaranteed band and its extremes, if there are any, and the offset used."""
+    """Value of a goal, and the offset used; bounds, guaranteed band and extremes of the value, or None."""
 
     value: float
     offset: int
@@ -56,7 +56,11 @@ class _Answer:
 
 @dataclass(eq=False)
 class _Truth:
-    """A truth value: the least and greatest at the extremes, and over the widest band too."""
+    """A truth value with its range, where False < True.
+
+    `surely`, `possibly`: the least and the greatest truth over the extremes. `least`, `greatest`: the same over the
+    extremes and the widest band.
+    """
 
     surely: bool
     possibly: bool
@@ -64,12 +68,12 @@ class _Truth:
     greatest: bool
 
     def holds(self) -> bool | None:
-        """Return the truth; None if what was never recorded decides it."""
+        """Return the truth; None if it depends on something that was never recorded."""
         return self.surely if self.surely == self.possibly else None
 
 
 class _Question:
-    """A goal outside all brackets, taken apart."""
+    """The parts of a goal that is not nested in another goal."""
 
     def __init__(self, goal: Goal) -> None:
         world = goal.world
@@ -81,12 +85,12 @@ class IncrementalCheck:
     """A formula and a class of causal models, checked again as a path grows.
 
     Args:
-        evaluators: of the model and its policies.
-        formula: validated.
-        causal_model: the class for bounds; `gumbel`: none.
+        evaluators: the evaluators of the model and its policies.
+        formula: a validated formula.
+        causal_model: the class of causal models for bounds; `gumbel` means no bounds.
         text: the formula as its user wrote it.
-        window: pairs a path can have; 0: nothing is kept from one verdict to the next.
-        path_values: of another kind of path than one of states.
+        window: largest number of pairs of a path; 0: nothing is kept from one verdict to the next.
+        path_values: the values to use if the path does not consist of states; None for a path of states.
     """
 
     def __init__(  # noqa: PLR0917
@@ -104,7 +108,7 @@ class IncrementalCheck:
         self._extremes = None if sides is None else Extremes(sides, formula, window)
         self.path: Path = ()
         self.quantities: dict[str, Quantity] = {}
-        """By text: `<=>` names each of its sides twice."""
+        """Keyed by text, because `<=>` contains each of its sides twice."""
         self._guarantees = causal_model == "any" and evaluators.learned
         self._due, self._refused = False, ""
         self._from_start = any(offset < 0 for _, _, offset in goals(formula))
@@ -125,10 +129,10 @@ class IncrementalCheck:
 
         Args:
             path: pairs (state, action); the last action may be None, not yet taken.
-            added: pairs at the end of the path that were not there at the last call; None: it is another path.
-            terminated: the episode has ended in the last state, which is absorbing from then on.
+            added: number of pairs added to the end of the path since the last call; None if this is another path.
+            terminated: whether the episode has ended in the last state, which is absorbing from then on.
             start_observed: whether the first pair is the episode's first step.
-            acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
+            acted: names of the policies that acted at the pairs; empty if the nominal policy acted at all of them.
         """
         self.path, self.quantities, self._refused = path, {}, ""
         self._length = len(path)
@@ -145,7 +149,7 @@ class IncrementalCheck:
         return verdict if self._handover is None else self._advised(verdict, self._handover)
 
     def plain(self, formula: Formula) -> Verdict:
-        """Return the verdict of any formula but `regret`; of several quantities, the offset of the last is reported."""
+        """Return the verdict of any formula except `regret`. It reports the offset of the last quantity."""
         if isinstance(formula, Goal) and formula.test is None:
             return self._value_verdict(formula)
         truth = self._truth(formula)
@@ -165,9 +169,9 @@ class IncrementalCheck:
         offset: int,
         clipped: bool,  # noqa: FBT001
     ) -> Verdict:
-        """Return the verdict of a formula that is no `regret`.
+        """Return the verdict of a formula other than `regret`.
 
-        Keywords, here and for `Quantity`, would take a fifth longer for each new verdict; mypy checks the order.
+        Keyword arguments, here and for `Quantity`, would make each new verdict a fifth slower. mypy checks the order.
         """
         only = quantities[0] if len(quantities) == 1 else None
         return Verdict(
@@ -240,7 +244,7 @@ class IncrementalCheck:
         )
 
     def _advised(self, verdict: Verdict, goal: Goal) -> Verdict:
-        """Add to the verdict of `handover` the values of its goal now, without and with handing over.
+        """Add to the verdict of `handover` the current values of its goal, without and with handing over.
 
         See docs/semantics.md, section 8.4.
         """
@@ -255,14 +259,14 @@ class IncrementalCheck:
         )
 
     def _extreme_profile(self, change: InterventionRef, measure: Probability | Reward, count: int) -> ProfileExtremes:
-        """Return the extremes at offsets 0, 1, ..., under nominal and under a change; empty if there are none."""
+        """Return the extremes at offsets 0, 1, ..., under nominal and under a change; empty without extremes."""
         if self._extremes is None:
             return ()
         nominals, others = (self._extremes.profile(each, measure)[:count] for each in (NOMINAL, change))
         return tuple((*nominal, *other) for nominal, other in zip(nominals, others, strict=True))
 
     def _value_verdict(self, goal: Goal) -> Verdict:
-        """The verdict of a `=?`: a number."""
+        """Return the verdict of a `=?` goal, which is a number."""
         answer = self._answer(self._questions[id(goal)])
         quantity = Quantity(
             self.text,
@@ -313,7 +317,7 @@ class IncrementalCheck:
                 assert_never(formula)
 
     def _compared(self, text: str, test: Test, answer: _Answer) -> _Truth:
-        """Compare an answer with its threshold, and add it to the quantities."""
+        """Return the truth of a comparison of an answer with its threshold, and add the answer to the quantities."""
         widest = answer.guaranteed if self._guarantees else answer.bounds
         surely, possibly = _over(test, answer.value, answer.extremes)
         least, greatest = _over(test, answer.value, widest)
@@ -362,7 +366,7 @@ class IncrementalCheck:
         used: int,
         clipped: bool,  # noqa: FBT001
     ) -> _Answer:
-        """Return a value with its bands. `used`: the offset, `clipped` or not."""
+        """Return a value with its bands. `used`: the offset used; `clipped`: whether it was clipped."""
         bounds = self._bounds(change, position, measure, value)
         guaranteed = self._guaranteed(change, position, measure, bounds) if self._guarantees else None
         extremes = None if self._extremes is None else self._extremes.value(change, measure, position)
@@ -371,9 +375,9 @@ class IncrementalCheck:
     def _guaranteed(
         self, change: InterventionRef, position: int, measure: Probability | Reward, bounds: Band | None
     ) -> Band | None:
-        """Return the guaranteed band; None where there is none, and then note why, if there should be one.
+        """Return the guaranteed band, or None. If a band was due but is missing, the reason is recorded.
 
-        `bounds`: those with rows as estimated, which are guaranteed if no row is estimated.
+        `bounds`: the bounds with the estimated rows. They are guaranteed if the world has no estimated rows.
         """
         self._due = True
         if not self.evaluators.learned_under(change):
@@ -389,7 +393,7 @@ class IncrementalCheck:
         return band
 
     def _bands(self, quantities: Iterable[Quantity]) -> Bands | None:
-        """Return how the bands of the quantities were obtained; None if none was due and all extremes are known."""
+        """Return how the bands of the quantities were obtained; None if no band was due and no extremes are missing."""
         if not self._due and self._extremes is None:
             return None
         no_extremes = "" if self._extremes is None else self._extremes.reason
@@ -405,22 +409,22 @@ class IncrementalCheck:
         if self.causal_model == "gumbel":
             return None
         if change.kind == "nominal" and not asks_back(measure):
-            return value, value  # the observed path is the same in every causal model; nested quantities may differ
+            return value, value  # without nested quantities, nominal replays the observed path in every causal model
         return self.path_values.bounds(change, measure, position, self.causal_model)
 
 
 def is_missed(verdict: Verdict) -> bool:
-    """Return whether a verdict is about a missed goal: the outcome of `regret` is `regret` or `unavoidable`."""
+    """Return whether a verdict is about a missed goal, that is, its outcome is `regret` or `unavoidable`."""
     return verdict.outcome in ("regret", "unavoidable")
 
 
 def _difference(one: Band | None, other: Band | None) -> Band | None:
-    """Return the band that holds every difference of values in two bands."""
+    """Return the band of all differences between a value in `one` and a value in `other`; None if a band is missing."""
     return None if one is None or other is None else (one[0] - other[1], one[1] - other[0])
 
 
 def _over(test: Test, value: float, band: Band | None) -> tuple[bool, bool]:
-    """Return the least and the greatest truth of a comparison, for a value and both ends of a band."""
+    """Return the least and the greatest truth of a comparison, over a value and both ends of a band."""
     comparison, bound = test.comparison, test.bound
     least = greatest = passes(value, comparison, bound)
     if band is not None:
@@ -431,7 +435,7 @@ def _over(test: Test, value: float, band: Band | None) -> tuple[bool, bool]:
 
 
 def regret_outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
-    """Return the outcome of `regret` from the truth of the goal in both worlds; None: not known."""
+    """Return the outcome of `regret` from the truth of the goal in both worlds; a truth of None is unknown."""
     if nominal:
         return "safe"
     if nominal is None or alternative is None:
@@ -442,7 +446,7 @@ def regret_outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  
 def _at_worst(
     test: Test, ends: ProfileExtremes, nominals: list[float], alternatives: list[float]
 ) -> tuple[list[float], list[float]]:
-    """Return the values of a profile at their worst for a comparison."""
+    """Return the values of a profile at the extreme that is worst for a comparison."""
     if not ends:
         return nominals, alternatives
     side = int(test.comparison in ("<", "<="))
@@ -450,10 +454,13 @@ def _at_worst(
 
 
 def latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
-    """Return the smallest offset at which only the alternative meets the goal; lists nearest offset first."""
+    """Return the smallest offset at which only the alternative meets the goal, None if there is none.
+
+    The lists begin at offset 0.
+    """
     worst = min if test.comparison in (">=", ">") else max
     if test.holds(worst(nominals)):
-        return None  # the common case: if the worst value passes, all do
+        return None  # the common case: if the worst value passes, all values pass
     for offset, (nominal, alternative) in enumerate(zip(nominals, alternatives, strict=True)):
         if test.holds(alternative) and not test.holds(nominal):
             return offset

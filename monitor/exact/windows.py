@@ -1,7 +1,7 @@
-"""Windows of a recording: where the newest pairs are the same, so are the values after them.
+"""Windows of a recording. Equal windows of pairs have equal values, so each distinct window is evaluated once.
 
-A value at an offset up to t depends on the newest t + 1 pairs only, so each different window of so many pairs is
-evaluated once. Its forward weights need all of its pairs: what is in no window evaluated is skipped.
+A value at an offset up to t depends only on the newest t + 1 pairs, so a window has t + 1 pairs. The forward weights of
+a window need all of its pairs. Pairs that are in no evaluated window are skipped.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.exact.forward.codes import ANSWER, BEGIN, OBSERVE, SKIP
 
 WORTHWHILE = 0.8
-"""Largest part of the pairs that is evaluated this way; above it all are evaluated as they come."""
+"""Windows are used if at most this fraction of the pairs must be observed; otherwise all pairs are evaluated."""
 MOST_CODES = 1 << 62
-"""Windows are told apart by integers below this."""
+"""Upper limit of the integers that distinguish windows."""
 
 
 class Windows:
     """The windows of `width` pairs in a recording of states and actions [n].
 
     Attributes:
-        plan: [n] what to do with each pair, as for `answers.push_all`; empty if windows hardly repeat: all as they
-        come.
+        plan: [n] what to do with each pair, as for `answers.push_all`; empty if windows hardly repeat, so that all
+            pairs are evaluated in order.
     """
 
     def __init__(self, pairs: tuple[Ints, Ints], width: int) -> None:
@@ -30,20 +30,20 @@ class Windows:
         _, first, same = np.unique(_codes(pairs, width), return_index=True, return_inverse=True)
         self._source = np.arange(count)
         self._source[width - 1 :] = first[same] + width - 1
-        answered = self._source == np.arange(count)  # also the first pairs, whose window is shorter
+        answered = self._source == np.arange(count)  # includes the first pairs, whose windows are shorter
         self.plan = _plan(answered, width)
         if np.count_nonzero(self.plan != SKIP) > WORTHWHILE * count:
             self.plan = self.plan[:0]
 
     def fill(self, values: Floats) -> None:
-        """Copy the values [n, starts] of windows that were evaluated to those that are the same."""
+        """Copy the values [n, starts] of evaluated windows to the equal windows that were skipped."""
         if len(self.plan):
             again = np.flatnonzero(self._source != np.arange(len(values)))
             values[again] = values[self._source[again]]
 
 
 def _codes(pairs: tuple[Ints, Ints], width: int) -> Ints:
-    """Return a number for each window [n - width + 1], the same for the same pairs only."""
+    """Return a number for each window [n - width + 1]; windows have equal numbers only if their pairs are equal."""
     states, actions = pairs
     count = len(states) - width + 1
     if count <= 0:
@@ -60,7 +60,7 @@ def _codes(pairs: tuple[Ints, Ints], width: int) -> Ints:
 
 
 def _plan(answered: Bools, width: int) -> Ints:
-    """Return what to do with each pair [n], so that `answered` ones are, with the `width` - 1 pairs before each."""
+    """Return what to do with each pair [n]: answer the `answered` pairs, observe the `width` - 1 pairs before each."""
     ends = np.flatnonzero(answered)
     change = np.zeros(len(answered) + 1, dtype=np.int64)
     np.add.at(change, np.maximum(ends - width + 1, 0), 1)

@@ -1,1 +1,1 @@
-"""Hidden states and policies that remember: exact answers by the joint chain of what was and what would have been."""
+"""Hidden states and policies with memory: exact values by the joint chain of the true and the counterfactual world."""

@@ -1,17 +1,18 @@
-"""What the counterfactual world does where the true one did something else, kept: decisions and rows of successors.
+"""Cache of the counterfactual decisions and successor rows, given what happened in the true world.
 
-A *place* is a hidden state with a memory, as one number: state * memories + memory. For a glance at a pair (one way in
-which it may have come about) and a counterfactual place there are *decisions*: what is read, remembered and done there
-under the noise of what was read and done; and for each decision the rows of its successors, one for each true
-successor, by the closed form of `monitor.causal.row` (docs/semantics.md, section 16.3). Rules:
+A *place* is a hidden state with a memory, as one number: state * memories + memory. A glance is one possible
+explanation of an observed pair. For a glance and a counterfactual place there are *decisions*. A decision is an
+observation, a memory and an action in the counterfactual place, under the noise of the true observation and action.
+Each decision has rows of successors, one for each true successor, by the closed form of `monitor.causal.row`
+(docs/semantics.md, section 16.3). Rules:
 
-- Decisions are kept by (glance, block of places), and there by place; rows by (state and action that were, state and
-  action that would have been). Both are open-addressed hash tables, at most half full, over growing arrays, as in
-  `monitor.exact.forward.row_table`.
-- The noise of a row that shares no successor with the row that was is unknown, so it has one row for all true
-  successors, and this is kept once for all rows that were.
-- A function that finds no space returns FULL and counts nothing that is incomplete; then `make_space` grows, or reads
-  the row of a network that was not known (`unknown`).
+- Decisions are cached by (glance, block of places), and within a block by place. Rows are cached by the true state and
+  action and the counterfactual state and action. Both caches are open-addressed hash tables, at most half full, over
+  growing arrays, as in `monitor.exact.forward.row_table`.
+- If a row shares no successor with the true row, nothing is known about its noise. So it has a single row for all true
+  successors, which is cached once for all such true rows.
+- A function that finds no space returns FULL and does not count incomplete entries. Then `make_space` enlarges the
+  arrays, or evaluates the network for a row that is missing (`unknown`).
 
 Compiled.
 """
@@ -38,12 +39,13 @@ BLOCK = 8
 
 @dataclass(eq=False)
 class Glances:
-    """The ways in which one pair may have come about, G of them, by place ascending.
+    """The G possible explanations of one pair, by ascending place.
 
-    Of each: `place`, an index into the places that are possible; its `state`, and the memory `before` of the policy
-    that acted; what the sensor `shown` there; the `reading`, a row of the `policy` that acted, and what it remembered
-    `after`; the `action`, -1: not yet taken; `weight`, the probability of all this in that place. `begin` [places + 1]:
-    the first of a place. `number`: of this glance, by which decisions are kept.
+    For each: `place`, an index into the possible places; `state`, the state of the place; `before`, the memory of the
+    policy that acted; `shown`, the observation of the sensor; `reading`, a row of the `policy` that acted; `after`, the
+    memory of this policy after reading; `action`, -1 if not yet taken; `weight`, the probability of this explanation
+    given the place. `begin` [places + 1]: index of the first explanation of each place. `number`: number of each
+    glance, the key of cached decisions.
     """
 
     place: Ints
@@ -63,16 +65,16 @@ class Couplings:
     """Decisions of one policy, with their rows, given glances on one model.
 
     Args:
-        model: of what happened.
-        dynamics: the rows of the counterfactual world; `model` itself or another one.
-        policy: the one that is in force.
-        carries_on: it is the one that acted, which takes the action really taken where nothing differs.
+        model: the model of the true world.
+        dynamics: the model with the rows of the counterfactual world; may be `model` itself.
+        policy: the policy in force.
+        carries_on: whether this policy acted. Then it takes the observed action if the place is the true one.
 
-    Decisions e `begin[e]:begin[e + 1]` belong to one key: an `action`, what is remembered `after` it, the probability
-    `likely`, and its `rows`: twice the first row, plus 1 if there is a row for each true successor. Row r has the
-    `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and its mean `row_reward`. `epoch` counts how
-    often all of them began anew. `unknown`: the memory and what it reads, memory * width + read, of which a network has
-    no row yet; -1: there is none.
+    The decisions `begin[e]:begin[e + 1]` belong to one key. Each has an `action`, the memory `after` it, the
+    probability `likely`, and `rows`: twice the index of its first row, plus 1 if there is a row for each true
+    successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and the mean reward
+    `row_reward`. `epoch`: number of times that the cache was cleared. `unknown`: the key, memory * width + read, for
+    which a network has no row yet; -1 if there is none.
     """
 
     def __init__(self, model: MDP, dynamics: MDP, policy: Readings, *, carries_on: bool) -> None:
@@ -117,7 +119,7 @@ class Couplings:
         self.row_key_count = self.row_count = self.successor_count = 0
 
     def make_space(self, seen: Glances, *, forget: bool) -> None:
-        """Read what is not known of a network, or grow."""
+        """Evaluate the network for the missing row if there is one; otherwise enlarge the arrays."""
         if self.unknown < 0:
             self._grow(forget=forget)
             return
@@ -126,7 +128,7 @@ class Couplings:
         self.unknown = -1
 
     def _grow(self, *, forget: bool) -> None:
-        """Double what is at least half full, or begin anew beyond MAX_SUCCESSORS, if `forget` allows it."""
+        """Double the arrays that are at least half full. If `forget`, clear all instead beyond MAX_SUCCESSORS."""
         if forget and self.key_count and 2 * max(len(self.successors), len(self.action)) > MAX_SUCCESSORS:
             self.epoch += 1
             self._allocate()
@@ -138,7 +140,7 @@ class Couplings:
             self.begin = longer(self.begin, 2 * len(self.begin))
         if 4 * self.row_key_count >= len(self.row_keys):
             self.row_keys, self.row_values = _doubled(self.row_keys, self.row_values)
-        # Where less than half is used, one place may still have more decisions, and they more rows, than there are.
+        # Even if less than half is used, one place may need more decisions, or more rows, than the free space.
         size = len(self.action)
         if 2 * self.decision_count >= size or size < 2 * self.most:
             self.action, self.after = longer(self.action, 2 * size), longer(self.after, 2 * size)
@@ -163,11 +165,11 @@ def _doubled(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
 def find_all(
     table: Couplings, seen: Glances, begin: Ints, places: Ints, live: Ints, first: Ints, found: Ints, glance: int
 ) -> int:
-    """Write the decisions for glances and the counterfactual places beside them, from one glance on.
+    """Write the indices of the decisions for glances and their counterfactual places, from glance `glance` on.
 
-    `begin`, `places`: of the counterfactual places beside each true one, as CSR: state * number of `live` memories +
-    index of the memory in these. Those of glance g are written to `found[first[g]:]`. Returns the first glance for
-    which there is no space, or their number.
+    `begin`, `places`: the counterfactual places for each true place, as CSR. A place here is state * number of `live`
+    memories + index of the memory in `live`. The indices for glance g are written to `found[first[g]:]`. Returns the
+    first glance for which there is no space, or the number of glances.
     """
     while glance < len(seen.place):
         at = begin[seen.place[glance]]
@@ -182,7 +184,7 @@ def find_all(
 
 
 def find(table: Couplings, seen: Glances, glance: int, place: int) -> int:
-    """Return the index of the decisions for a glance in a counterfactual place, made if they are new; or FULL.
+    """Return the index of the decisions for a glance in a counterfactual place, or FULL. New decisions are computed.
 
     `place`: state * memories + memory.
     """
@@ -207,7 +209,7 @@ def find(table: Couplings, seen: Glances, glance: int, place: int) -> int:
 
 
 def find_block(table: Couplings, key: int) -> int:
-    """Return the block of some places that lie side by side, an empty one if it is new; or FULL."""
+    """Return the block of adjacent places for a key, or FULL. A new block is empty."""
     slot = find_slot(table.keys, key)
     if table.keys[slot] == key:
         return table.values[slot]
@@ -222,18 +224,18 @@ def find_block(table: Couplings, key: int) -> int:
 
 
 def decide(table: Couplings, seen: Glances, glance: int, state: int, recalled: int) -> bool:
-    """Append the decisions in a counterfactual state, with what the policy remembers; False: as `find` finds FULL."""
+    """Append the decisions in a counterfactual state with the memory `recalled`; return False if there is no space."""
     was, action = seen.state[glance], seen.action[glance]
     if table.carries_on:
         if action >= 0 and state == was and recalled == seen.before[glance]:
-            # the action really taken, whether its policy would take it or not
+            # the observed action, even if the policy would not take it
             return add_decision(table, action, seen.after[glance], 1.0) and find_rows_of(table, was, action, state)
         return decide_by(table, seen, glance, seen.policy, state, recalled)
     return decide_by(table, seen, glance, table.policy, state, recalled)
 
 
 def decide_by(table: Couplings, seen: Glances, glance: int, policy: Readings, state: int, recalled: int) -> bool:
-    """Append the decisions that a policy makes; as `decide`."""
+    """Append the decisions of a policy; return False if there is no space."""
     was, action = seen.state[glance], seen.action[glance]
     if policy.sees_state:
         if not read_one(table, seen, glance, policy, recalled, state, 1.0):
@@ -273,7 +275,10 @@ def read_one(
     read: int,
     chance: float,
 ) -> bool:
-    """Append the decisions after something was read with probability `chance`; False: no space, or it is unknown."""
+    """Append the decisions after `read` was read with probability `chance`.
+
+    Return False if there is no space, or if the row of the network is missing.
+    """
     row = find_reading(policy, recalled, read)
     if row < 0:
         table.unknown = recalled * policy.width + read
@@ -292,7 +297,7 @@ def read_one(
 
 
 def add_decision(table: Couplings, action: int, after: int, chance: float) -> bool:
-    """Add the probability of a decision to the last ones; False: there is no space."""
+    """Add a decision, or its probability, to the decisions of the last key; return False if there is no space."""
     count = table.decision_count
     for n in range(table.begin[table.key_count], count):
         if table.action[n] == action and table.after[n] == after:
@@ -306,7 +311,7 @@ def add_decision(table: Couplings, action: int, after: int, chance: float) -> bo
 
 
 def find_rows_of(table: Couplings, was: int, action: int, state: int) -> bool:
-    """Find the rows of the last decisions, if an action was taken; False: there is no space."""
+    """Find the rows of the last decisions, if an action was taken; return False if there is no space."""
     for n in range(table.begin[table.key_count], table.decision_count):
         table.rows[n] = -1
         if action >= 0:
@@ -317,9 +322,9 @@ def find_rows_of(table: Couplings, was: int, action: int, state: int) -> bool:
 
 
 def find_rows(table: Couplings, taken: int, other: int) -> int:
-    """Return the rows of one pair (state, action), given another one that was taken, made if they are new; or FULL.
+    """Return the rows of the pair `other`, given the true pair `taken`, or FULL. New rows are computed.
 
-    Pairs are state * actions + action; `taken` beyond all of them: none was.
+    Pairs are state * actions + action. If `taken` is larger than every pair, no pair was taken.
     """
     pairs = table.states * table.actions
     key = taken * pairs + other
@@ -340,7 +345,7 @@ def find_rows(table: Couplings, taken: int, other: int) -> int:
 
 
 def append_rows(table: Couplings, taken: int, other: int) -> int:
-    """Append what `find_rows` returns, or find it elsewhere."""
+    """Append the rows that `find_rows` returns, or return rows that are cached for another key."""
     pairs, row = table.states * table.actions, table.row_count
     first, end = table.indptr[other], table.indptr[other + 1]
     targets, q = table.target_successors[first:end], table.target_chances[first:end]
@@ -356,14 +361,14 @@ def append_rows(table: Couplings, taken: int, other: int) -> int:
         else:
             p_outcome, at = align(states, p, states[n], targets, table.memory.p)
             if not reweigh_within(table.memory.p, q, p_outcome, at, chances, table.memory.order, table.memory.keys):
-                return find_rows(table, pairs, other)  # nothing is known, whichever successor it was
+                return find_rows(table, pairs, other)  # no true successor gives information about this row
         if not append_row(table, other, chances):
             return FULL
     return 2 * row + 1
 
 
 def append_row(table: Couplings, other: int, chances: Floats) -> bool:
-    """Append one row, `chances` of the successors of a pair (state, action); False: there is no space."""
+    """Append one row, with `chances` for the successors of a pair; return False if there is no space."""
     row, at, first = table.row_count, table.successor_count, table.indptr[other]
     if row + 2 > len(table.row_begin) or at + len(chances) > len(table.successors):
         return False

@@ -1,6 +1,7 @@
-"""Where a world is at each step, where states are hidden: for pictures, which look back with all that was observed.
+"""Distribution of a world's hidden state at each step, given the whole path. It is used for pictures.
 
-Values need no such thing: weights carried forward suffice. Here a smoother weighs them with what was observed later.
+Values do not need it, because weights carried forward are enough for them. Here, a smoother multiplies these weights by
+the probability of later observations.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def course_of(
 ) -> list[States]:
     """Return the distribution of the state at each of `steps` steps from pair `start` on, given the whole path.
 
-    `change`: the intervention there. Beyond the path, what may come. Raises LimitError: that is too much.
+    `change`: the intervention at pair `start`. Beyond the path, the distribution is a prediction. Raises LimitError if
+    there are too many possibilities.
     """
-    never = RewardAutomaton(steps + len(trace), steps + len(trace))  # an obligation that nothing decides
+    never = RewardAutomaton(steps + len(trace), steps + len(trace))  # an obligation that is never decided
     chain = PairChain(
         trace,
         change,
@@ -69,7 +71,7 @@ def course_of(
 
 
 def _ahead(world: HiddenWorld, change: Change, free: _Free, *, offset: int) -> dict[tuple[int, int, int | None], float]:
-    """Return the distribution one step later, beyond the path."""
+    """Return the distribution after one more step beyond the path."""
     acting = change.reader if change.takes_over(offset) and change.reader is not None else world.nominal
     dynamics, after = change.dynamics or world.model, defaultdict[tuple[int, int, int | None], float](float)
     for (state, memory, end), weight in free.items():
@@ -97,9 +99,9 @@ def _move(
 
 
 def hindsight(trace: Trace) -> list[Floats]:
-    """Return by which factor each pair and the later ones change what was believed before it, oldest pair first.
+    """Return the factors [T] by which each pair and all later pairs change the belief before this pair.
 
-    Factors [T] of the places that are possible there.
+    There is one array for each pair, oldest first, with one factor for each of the T places possible there.
     """
     last, seen = trace[trace.last], trace.at_last()
     found: list[Floats] = [np.bincount(seen.place, seen.weight, len(last.places)) / last.share]

@@ -1,9 +1,11 @@
-"""The belief of a stream: carried from pair to pair, so it knows what has left the window (docs/semantics.md, 16.2).
+"""The belief of a stream, updated from pair to pair. It includes pairs that have left the window (docs/semantics.md,
+section 16.2).
 
-As plain data a belief is a tuple (place, weight, place, weight, ...), places ascending, weights of sum 1. A place is
-the hidden state with what every policy that remembers would remember there, as one number: mixed radix, the state
-first, then the policies in the order of their contents (`Reader.content`), equal ones once. What a recurrent network
-remembers is no whole number: each weight is followed by its numbers (`Reader.numbers`), and they break ties of places.
+As plain data, a belief is a tuple (place, weight, place, weight, ...) with ascending places and weights of sum 1. A
+place is the hidden state, with the memory that every policy with memory would have there, as one number in mixed radix.
+The state comes first, then the policies in the order of their contents (`Reader.content`); policies with equal content
+count once. The memory of a recurrent network is not a whole number. So each weight is followed by the numbers of these
+memories (`Reader.numbers`), which also order entries with equal places.
 """
 
 from __future__ import annotations
@@ -28,25 +30,25 @@ ROUNDING: Final = 1e-9
 """By how much the weights of a belief may miss 1."""
 
 MAX_PLACES: Final = 10_000
-"""Places of one belief, where a recurrent network remembers; observations that are missing multiply them."""
+"""Largest number of places of one belief with a recurrent network; missing observations multiply the places."""
 
 Weights = tuple[float, ...]
 NOTHING: Final[Weights] = ()
-"""In place of a belief where there is none: states are seen, but what a policy remembers is not known."""
+"""Used instead of a belief if there is none, because states are observed but the memory of a policy is unknown."""
 
 
 class Filter:
     """Beliefs on one model.
 
     Args:
-        model: with emissions, or without: then the state is seen.
-        readers: name -> policy, equal ones once; `nominal` is the deployed one.
+        model: the MDP; without emissions, the state is observed.
+        readers: name -> policy; equal policies are the same object; `nominal` is the deployed one.
     """
 
     def __init__(self, model: MDP, readers: Mapping[str, Reader]) -> None:
         self.model, self.nominal = model, readers["nominal"]
         remembering = {reader for reader in readers.values() if reader.remembers}
-        self._rememberers = sorted(remembering, key=lambda each: each.content())  # not in an order of names
+        self._rememberers = sorted(remembering, key=lambda each: each.content())  # independent of the order of names
         self._width = sum(reader.width for reader in self._rememberers)
         self._unseen: list[Weights] = []
         self._networks = [reader for reader in remembering if isinstance(reader, RecurrentReader)]
@@ -54,23 +56,23 @@ class Filter:
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what is numbered by memories of networks, if their tables have begun anew."""
+        """Drop data that use numbers of network memories, if the tables of these networks were cleared."""
         generation = sum(network.generation for network in self._networks)
         if generation != self._generation:
             self._generation, self._readings = generation, dict[Reader, Readings]()
             self._last = NOTHING, Belief(np.zeros(0, np.int64), {}, np.zeros(0))
 
     def readings(self, reader: Reader) -> Readings:
-        """Return what a policy does with what it reads."""
+        """Return the readings of a policy: its memory and action after each observation."""
         self._begin()
         if reader not in self._readings:
             self._readings[reader] = Readings(reader, self.model)
         return self._readings[reader]
 
     def start(self, seq: int) -> Weights:
-        """Return the belief before step `seq` of an episode of which nothing was observed.
+        """Return the belief before step `seq` of an episode without any observations.
 
-        NOTHING: there is none, or a recurrent network may remember too much there.
+        Return NOTHING if there is no such belief, or if a recurrent network may have too many memories there.
         """
         model = self.model
         if model.initial is None:
@@ -82,7 +84,7 @@ class Filter:
         return self._unseen[min(seq, MOST_STEPS)]
 
     def _unobserved(self, before: Weights) -> Weights:
-        """Return the belief after a step of which nothing was observed; NOTHING: a network may remember too much."""
+        """Return the belief after a step without observations; NOTHING if a network may have too many memories."""
         try:
             after = None if before == NOTHING else self.following(before, (None, None), self.nominal)
         except LimitError:
@@ -91,11 +93,11 @@ class Filter:
         return after or NOTHING
 
     def begun(self, state: int) -> Weights:
-        """Return the belief before the first step of an episode that begins in a seen state."""
+        """Return the belief before the first step of an episode that begins in an observed state."""
         return self._plain(np.array([state]), self._fresh(1), np.ones(1))
 
     def problem(self, before: Weights) -> str:
-        """Return what is wrong with a belief from elsewhere; empty if nothing is."""
+        """Return why a belief from outside is invalid; empty if it is valid."""
         size = 2 + self._width
         parts = [before[n : n + size] for n in range(0, len(before) - size + 1, size)]
         keys = [(place, *numbers) for place, _, *numbers in parts]
@@ -115,7 +117,7 @@ class Filter:
         return f", and {self._width} numbers that networks remember after each weight" if self._width else ""
 
     def explains(self, before: Weights, pair: Pair) -> bool:
-        """Return whether a pair is possible after what was observed before."""
+        """Return whether a pair is possible given the belief before it."""
         observed, action = pair
         states = self.read(before).states
         if action is not None:
@@ -126,12 +128,12 @@ class Filter:
         return bool(len(states) if observed is None else (states == observed).any())
 
     def following(self, before: Weights, pair: Pair, acting: Reader | None) -> Weights | None:
-        """Return the belief after a pair whose action was taken, before the next one; None: the pair is impossible.
+        """Return the belief before the next pair, after a pair whose action was taken; None if the pair is impossible.
 
-        `acting`: None: the policy that acted is not known, so its action says nothing about the state. Raises
-        LimitError: it has more than `MAX_PLACES` places.
+        `acting`: the policy that acted, or None if it is unknown. The action of an unknown policy gives no information
+        about the state. Raises LimitError if the belief has more than `MAX_PLACES` places.
         """
-        # one that began in memory 0 when it took over remembers something else than if it had watched all along
+        # A policy that began with memory 0 at its takeover has another memory than if it had watched from the start.
         restarted = acting is not None and acting.remembers and not acting.shadows and acting is not self.nominal
         silent = acting is None or restarted
         after = self._after(before, pair, acting or self.nominal, silent=silent)
@@ -140,7 +142,7 @@ class Filter:
         return after
 
     def likely(self, before: Weights, observed: int | None) -> Floats | None:
-        """Return the probabilities [A] of nominal's actions, given an observation; None: that is impossible."""
+        """Return the probabilities [A] of nominal's actions given an observation; None if it is impossible."""
         belief, policy = self.read(before), self.readings(self.nominal)
         seen = sights(self.model, policy, observed, (belief.states, belief.memory(self.nominal)))
         weights = belief.weights[seen.place] * seen.weight
@@ -165,7 +167,7 @@ class Filter:
         """Return a belief as arrays."""
         self._begin()
         known, belief = self._last
-        if known is before:  # several things are asked about one step
+        if known is before:  # there are several calls for each step
             return belief
         given, memories = np.array(before).reshape(-1, 2 + self._width), dict[Reader, Ints]()
         places, end = given[:, 0].astype(np.int64), given.shape[1]
@@ -198,7 +200,7 @@ class Filter:
         return {reader: np.zeros(count, np.int64) for reader in self._rememberers}
 
     def _plain(self, states: Ints, memories: Mapping[Reader, Ints], weights: Floats) -> Weights:
-        """Return a belief as plain data; places [n] that are equal are one. Raises LimitError."""
+        """Return a belief as plain data; equal places of [n] are merged. Raises LimitError beyond `MAX_PLACES`."""
         networks = [reader for reader in self._rememberers if reader.width]
         number = states
         for reader in self._rememberers:
@@ -224,18 +226,18 @@ class Filter:
 
 
 class Belief(NamedTuple):
-    """A belief as arrays [n], places ascending: hidden `states`, and what each policy that remembers remembers."""
+    """A belief as arrays [n], places ascending: hidden `states`, and the memory of each policy with memory."""
 
     states: Ints
     memories: dict[Reader, Ints]
     weights: Floats
 
     def memory(self, wanted: Reader) -> Ints:
-        """Return what a policy remembers: nothing, 0, where it has no memory."""
+        """Return the memories [n] of a policy; 0 if the policy has no memory."""
         return self.memories.get(wanted, np.zeros(len(self.states), np.int64))
 
 
 def summed(places: Ints, weights: Floats) -> tuple[Ints, Floats]:
-    """Return the different places, ascending, and the sum of the weights of each."""
+    """Return the distinct places, ascending, and the sum of the weights of each."""
     different, which = np.unique(places, return_inverse=True)
     return different, np.bincount(which, weights, len(different)).astype(np.float64, copy=False)

@@ -1,16 +1,17 @@
 """The pair chain carried forward over one observed pair, for all start points at once.
 
-A *start point* is a held pair at which the intervention may begin; its offset counts the pairs since. A *node* is a
-place of the true world and one of the counterfactual world; a *column* an offset with an obligation that may be pending
-there. The weight of a node in a column is the probability of that place, pair of places and obligation, and of all that
-was observed since the start point, given what was observed before. Rules:
+A *start point* is a pair of the window at which the intervention may begin; its offset is the number of later pairs. A
+*node* is a place of the true world together with a place of the counterfactual world. A *column* is an offset together
+with an obligation that may be pending there. The weight of a node in a column is the joint probability of the two
+places, the obligation and all observations since the start point, given the observations before it. Rules:
 
-- `read_labels` takes each column to the one that remains once the labels of the counterfactual state have been read.
-  What is decided as TRUE leaves the nodes, and is kept by place of the true world: later observations weigh it.
-- `push` sums up the weights of the next nodes, one place of the true world after the other; before it, `push_apart`
-  does so for rows that are the same for all true successors.
-- Nodes ascend by place and counterfactual place, and sums run in a fixed order. So a start point's answer has the same
-  bits whether or not others are held: their weights add zeros.
+- `read_labels` moves each column to the column of the obligation that remains after the labels of the counterfactual
+  state. Weight that is decided as TRUE leaves the nodes and is stored by true place, because later observations still
+  change its probability.
+- `push` sums the weights of the next nodes, one true place after another. Before it, `push_apart` does the same for
+  rows that are equal for all true successors.
+- Nodes ascend by place and counterfactual place, and sums have a fixed order. So the answer of a start point has the
+  same bits with or without other start points, whose weights only add zeros.
 
 Compiled.
 """
@@ -31,9 +32,10 @@ from monitor.logic import TRUE
 class Nodes:
     """Weights of nodes.
 
-    Of true place i: the nodes `begin[i]:begin[i + 1]`, and `done[i]` [offsets], what was decided or collected. Of a
-    node: its counterfactual place in `other`, and `weights` [columns]. A counterfactual place is state * L + m, where
-    the policy remembers `live[m]` of the memories `live` [L] that there may be at this pair; `local`: the m of each.
+    True place i has the nodes `begin[i]:begin[i + 1]`, and `done[i]` [offsets], the weight decided or the reward
+    collected. Each node has its counterfactual place in `other`, and `weights` [columns]. A counterfactual place is
+    state * L + m, where `live[m]` is the policy's memory, and `live` [L] are the possible memories at this pair;
+    `local`: the m of each memory.
     """
 
     begin: Ints
@@ -44,16 +46,16 @@ class Nodes:
     local: Ints
 
     def grow(self) -> None:
-        """Double the number of nodes that fit."""
+        """Double the space for nodes."""
         size = 2 * len(self.other)
         self.other, self.weights = longer(self.other, size), longer(self.weights, size)
 
 
 @dataclass(eq=False)
 class Edges:
-    """Ways from the places of one pair to those of the next, by the latter.
+    """Edges from the places of one pair to the places of the next pair, grouped by the latter.
 
-    Into place i lead the edges `begin[i]:begin[i + 1]`. Of each: the `glance` at the first pair, the `rank` of the
+    The edges `begin[i]:begin[i + 1]` lead to place i. Each has the `glance` at the first pair, the `rank` of the
     successor in its row, and the `chance`, the probability of both.
     """
 
@@ -65,11 +67,11 @@ class Edges:
 
 @dataclass(eq=False)
 class Part:
-    """Columns in which one policy acts, and its decisions: from `found[first[g]]` on those of glance g, by node.
+    """Columns in which one policy acts, and the policy's decisions.
 
-    `begin` to `end`: the columns; `offset_begin` to `offset_end`: the offsets whose rewards are collected. Written by
-    `push_apart`: of glance g, the nodes from which rows lead that depend on the true successor, or that do not, in
-    `chosen[depends, first[g]:]`, and their number, `count[depends, g]`.
+    The decisions for glance g begin at `found[first[g]]`, by node. `begin` to `end`: the columns; `offset_begin` to
+    `offset_end`: the offsets whose rewards are collected. `push_apart` writes `chosen[depends, first[g]:]`, the nodes
+    of glance g whose rows depend on the true successor (or do not), and `count[depends, g]`, the number of these nodes.
     """
 
     table: Couplings
@@ -84,9 +86,9 @@ class Part:
 
 
 class Sums:
-    """Working memory of `push`: `weights` of the next nodes of one place, valid where `stamp` is the `clock`.
+    """Working memory of `push`: `weights` of the next nodes of one place, valid if `stamp` equals `clock`.
 
-    Places from `low` to `high` are in use.
+    The places from `low` to `high` are in use.
     """
 
     def __init__(self) -> None:
@@ -94,7 +96,7 @@ class Sums:
         self.clock = self.low = self.high = 0
 
     def fit(self, places: int, columns: int) -> None:
-        """Make space for so many places and columns."""
+        """Make space for `places` places and `columns` columns."""
         if places > len(self.stamp) or columns > self.weights.shape[1]:
             places, columns = max(places, len(self.stamp)), max(columns, self.weights.shape[1])
             self.stamp, self.weights = np.zeros(places, np.int64), np.zeros((places, columns))
@@ -104,16 +106,16 @@ class Sums:
 
 
 def read_labels(nodes: Nodes, kinds: Shorts, steps: Ints, offsets: Ints, moved: Nodes, rewarded: Ints) -> None:
-    """Write the weights of all nodes, once the labels of their counterfactual states have been read, to `moved`.
+    """Write to `moved` the weights of all nodes after the labels of their counterfactual states.
 
     Args:
-        nodes: before.
-        kinds: [S] the label set of each state, by number.
-        steps: [label sets, columns] what remains: FALSE, TRUE, or FIRST_COLUMN + the index of a column.
-        offsets: [columns] of each column.
-        moved: after, of the offsets that are held on; what it has `done` includes what `nodes` had. With rewards, its
-            last columns have the weights whose reward is collected, by offset.
-        rewarded: [columns] the column of `moved` for such a weight, or -1.
+        nodes: the nodes before the labels are read.
+        kinds: [S] the number of each state's label set.
+        steps: [label sets, columns] the obligation that remains: FALSE, TRUE, or FIRST_COLUMN + the index of a column.
+        offsets: [columns] the offset of each column.
+        moved: the nodes after the labels are read, for the offsets that are kept. Its `done` includes the `done` of
+            `nodes`. With rewards, its last columns have the weights whose reward is collected, by offset.
+        rewarded: [columns] the column of `moved` for a weight whose reward is collected, or -1.
     """
     width, memories = nodes.weights.shape[1], len(nodes.live)
     for place in range(len(nodes.begin) - 1):
@@ -134,18 +136,18 @@ def read_labels(nodes: Nodes, kinds: Shorts, steps: Ints, offsets: Ints, moved: 
 
 
 def push_apart(seen: Glances, moved: Nodes, first: Part, then: Part, apart: Nodes, sums: Sums, glance: int) -> int:
-    """Write what follows from each glance whatever the true successor was, from one glance on.
+    """Write the next nodes of each glance that do not depend on the true successor, from glance `glance` on.
 
-    Such are rows that share no successor with the row that was: they are read once for all true successors. Returns
-    the first glance that found no space, or their number.
+    These come from rows that share no successor with the true row, so they are computed once for all true successors.
+    Returns the first glance for which there is no space, or the number of glances.
 
     Args:
-        seen: the pair.
-        moved: from `read_labels`. Its column c leads to column c + 1, its offset o to offset o + 1.
-        first, then: who acts.
-        apart: the nodes beside each glance, as if these were places.
+        seen: the glances of the pair.
+        moved: the result of `read_labels`. Its column c leads to column c + 1, its offset o to offset o + 1.
+        first, then: the parts of the policies that act.
+        apart: the next nodes of each glance; glances take the role of places in it.
         sums: working memory.
-        glance: where to begin.
+        glance: the first glance to process.
     """
     while glance < len(seen.place):
         source = seen.place[glance]
@@ -174,17 +176,19 @@ def push(
     sums: Sums,
     place: int,
 ) -> int:
-    """Write the next nodes, from a true place on; return the first place that found no space, or their number.
+    """Write the next nodes, from true place `place` on.
+
+    Returns the first place for which there is no space, or the number of places.
 
     Args:
-        seen: the pair.
-        edges: to the places of the next pair.
-        moved, apart: from `read_labels` and `push_apart`.
-        first, then: who acts.
-        fresh: the nodes of the start point at the next pair: column 0.
-        following: the next nodes.
+        seen: the glances of the pair.
+        edges: the edges to the places of the next pair.
+        moved, apart: the results of `read_labels` and `push_apart`.
+        first, then: the parts of the policies that act.
+        fresh: the nodes of the start point at the next pair, for column 0.
+        following: the next nodes, written here.
         sums: working memory.
-        place: where to begin.
+        place: the first place to process.
     """
     others, weights, summed, stamp = apart.other, apart.weights, sums.weights, sums.stamp
     columns = following.weights.shape[1]
@@ -223,7 +227,7 @@ def begin_place(nodes: Nodes, sums: Sums, place: int) -> None:
 
 
 def choose_nodes(moved: Nodes, source: int, glance: int, part: Part, table: Couplings) -> None:
-    """Choose the nodes beside one glance that have weights in one part; `source`: place of the glance."""
+    """Select the nodes of one glance that have weights in one part; `source`: the place of the glance."""
     if part.begin == part.end and part.offset_begin == part.offset_end:
         return
     begin, first, weights = moved.begin[source], part.first[glance], moved.weights
@@ -257,10 +261,10 @@ def spread(
     place: int,
     sums: Sums,
 ) -> None:
-    """Add what follows from one glance, in the columns of one part, to the sums of a place.
+    """Add the next weights of one glance, in the columns of one part, to the sums of a place.
 
-    `source`: place of the glance. `rank`: of the true successor; -1: along the rows that do not depend on it, else
-    along the others. `chance`: a factor. `table`: that of the part.
+    `source`: the place of the glance. `rank`: the rank of the true successor; only rows that depend on it are used. With
+    rank -1, only rows that do not depend on it are used. `chance`: a factor. `table`: the table of the part.
     """
     if part.begin == part.end and part.offset_begin == part.offset_end:
         return
@@ -300,7 +304,7 @@ def begin_sums(sums: Sums, other: int, columns: int) -> None:
 
 
 def collect(following: Nodes, sums: Sums, place: int) -> bool:
-    """Append the nodes of one true place; False: there is no space."""
+    """Append the nodes of one true place; return False if there is no space."""
     count = following.begin[place]
     for other in range(sums.low, sums.high):
         if sums.stamp[other] != sums.clock:
@@ -332,15 +336,16 @@ def add_values(
     """Add the values of all nodes of the true places `first` to `end`, at the last pair, to `values` [offsets].
 
     Args:
-        seen: the pair.
-        nodes: before its labels are read.
-        part: who acts. table: that of the part.
-        offsets: [columns] of each column.
-        live, local: of the memories that there may be after the pair, as of nodes.
-        position: where `worth` has a place, state * memories + memory of these; -1: nowhere.
-        worth: [places, actions, columns] the value of an action in such a place.
-        first, end: places of the true world.
-        values: [offsets] sums.
+        seen: the glances of the pair.
+        nodes: the nodes before the labels are read.
+        part: the part of the policy that acts.
+        table: the table of the part.
+        offsets: [columns] the offset of each column.
+        live, local: the possible memories after the pair, as in `Nodes`.
+        position: the index in `worth` of each place, state * memories + memory in `live`; -1 if it is not there.
+        worth: [places, actions, columns] the value of an action in a place.
+        first, end: the range of true places.
+        values: [offsets] the sums, added to here.
     """
     before, memories = len(nodes.live), len(live)
     for place in range(first, end):

@@ -1,8 +1,8 @@
-"""Evidence: how what was observed of a step may have come about in a hidden state.
+"""Evidence: the possible explanations of an observed step with a hidden state.
 
-A *place* is a hidden state with the memories of the policies that act or watch. Its weight is the probability of that
-place and of all that was observed so far, divided by that of what was observed: the filter of a hidden Markov model
-whose actions are chosen by a policy that may see more than we do (docs/semantics.md, section 16.2).
+A *place* is a hidden state with the memories of the policies that act or watch. The weight of a place is its
+probability given all observations so far. This is the filter of a hidden Markov model in which a policy that may see
+more than the monitor chooses the actions (docs/semantics.md, section 16.2).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Pair = tuple[int | None, int | None]
 
 
 class Ways(NamedTuple):
-    """The ways, G of them, in which a pair may have come about in some places, by place ascending; arrays [G].
+    """The G possible explanations of a pair in some places, by ascending place, as arrays [G].
 
-    `place`: its index, with its `state` and the memory `before` of the acting policy. `shown`: what the sensor showed
-    there. `reading`: the row of what the policy read, and `after` its memory then. `action`: the one taken; -1: not yet
-    taken. `weight`: the probability of all this.
+    `place`: index of the place; `state`: its state; `before`: the memory of the acting policy. `shown`: the observation
+    of the sensor. `reading`: the row of what the policy read; `after`: the policy's memory after reading. `action`: the
+    action taken, -1 if not yet taken. `weight`: the probability of the explanation given the place.
     """
 
     place: Ints
@@ -37,7 +37,7 @@ class Ways(NamedTuple):
     weight: Floats
 
     def only(self, kept: Ints) -> Ways:
-        """Return some of them, by index."""
+        """Return the explanations with the indices `kept`."""
         place, state, before, shown, reading, after, action, weight = self
         return Ways(
             place[kept], state[kept], before[kept], shown[kept], reading[kept], after[kept], action[kept], weight[kept]
@@ -45,14 +45,14 @@ class Ways(NamedTuple):
 
 
 def ways(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *, silent: bool) -> Ways:
-    """Return the ways in which a pair may have come about, where its action was taken, known or not.
+    """Return the possible explanations of a pair whose action was taken; the action may be unknown.
 
     Args:
-        model: with emissions, or without: then the state is seen.
-        policy: the one that acted.
-        pair: what was observed.
+        model: the MDP; without emissions, the state is observed.
+        policy: the policy that acted.
+        pair: the observation and the action.
         places: hidden states [n], and the policy's memories [n] before it reads.
-        silent: the action says nothing about the state, since the policy takes it nowhere.
+        silent: whether the action gives no information about the state, for example because the policy never takes it.
     """
     observed, action = pair
     seen = sights(model, policy, observed, places)
@@ -68,7 +68,7 @@ def ways(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *,
 
 
 def sights(model: MDP, policy: Readings, observed: int | None, places: tuple[Ints, Ints]) -> Ways:
-    """Return the ways in which an observation may have come about, where no action was taken yet."""
+    """Return the possible explanations of an observation before an action is taken."""
     states, memories = places
     if model.emissions is None:
         place = np.arange(len(states))
@@ -86,7 +86,7 @@ def sights(model: MDP, policy: Readings, observed: int | None, places: tuple[Int
 
 
 def entries(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the entries of some rows, one after the other: for each the index of its row in `rows`, and its own."""
+    """Return the entries of `rows`, row after row: for each entry the position of its row in `rows`, and its index."""
     begins = indptr[rows]
     lengths = indptr[rows + 1] - begins
     of = np.repeat(np.arange(len(rows)), lengths)
@@ -94,7 +94,7 @@ def entries(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def impossible(model: MDP, observed: int | None, action: int | None) -> str:
-    """Return a sentence on a pair that has probability 0."""
+    """Return a message about a pair that has probability 0."""
     what = f"state {observed}"
     if model.emissions is not None:
         what = f"observation {None if observed is None else model.emissions.called(observed)}"

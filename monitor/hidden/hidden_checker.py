@@ -1,4 +1,4 @@
-"""Answers to formulas on a model with hidden states, or with policies that remember (docs/semantics/hidden.md)."""
+"""Verdicts of formulas on a model with hidden states, or with policies with memory (docs/semantics/hidden.md)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ NOT_KNOWN = (
 
 
 class HiddenChecker:
-    """Answers formulas on one model with hidden states, or with policies that remember.
+    """Evaluates formulas on one model with hidden states, or with policies with memory.
 
     Args:
-        model: with `emissions` and `initial`; without emissions the state is seen.
+        model: the MDP, with `emissions` and `initial`; without emissions, the state is observed.
         policies: name -> a table of the observations, a `Policy` or a `Controller`; `nominal` is the deployed one.
         models: name -> other rows over the same states and actions, for `model:name`.
 
-    Raises ConfigError or PolicyError.
+    Raises ConfigError or PolicyError if a policy or another model does not fit.
     """
 
     learned = False  # in the sense of `Vocabulary`
@@ -54,7 +54,7 @@ class HiddenChecker:
         if model.counts is not None:
             raise ConfigError("a learned model with hidden states, or with a policy that remembers, has no bands yet")
         readers: dict[str, Reader] = {}
-        same: dict[bytes, Reader] = {}  # policies of one content are one: what each of them remembers is kept once
+        same: dict[bytes, Reader] = {}  # policies with equal content share one reader, so that memories are kept once
         for name, policy in policies.items():
             try:
                 reader = as_reader(policy, model)
@@ -66,7 +66,7 @@ class HiddenChecker:
         self.filter, self.deployed = self._world.filter, self._world.deployed
 
     def validate(self, formula: Formula, text: str) -> None:
-        """Raise FormulaError at the first name that there is not, and at what hidden states do not offer."""
+        """Raise FormulaError at the first unknown name, or at a part that hidden states do not support."""
         world = self._world
         validate(formula, world.model, world.readers, text, world.models)
         for node in subformulas(formula, nested=False):
@@ -99,9 +99,9 @@ class HiddenChecker:
                     )
 
     def check_path(self, path: Sequence[Sequence[object]]) -> tuple[list[Pair], Weights | None]:
-        """Return a path as pairs (observation, action), each may be None, and the belief before it, if it has one.
+        """Return a path as pairs (observation, action), both of which may be None, and the belief before it, if given.
 
-        Raises PathError.
+        Raises PathError if the path is malformed.
         """
         pairs: list[Pair] = []
         before: Weights | None = None
@@ -124,9 +124,9 @@ class HiddenChecker:
         return pairs, before
 
     def beliefs(self, path: Sequence[Pair], acted: Sequence[str], before: Weights | None) -> list[Weights]:
-        """Return the belief before each pair of a checked path. Raises PathError: a pair is impossible.
+        """Return the belief before each pair of a checked path. Raises PathError if a pair is impossible.
 
-        `before`: that before the first one; None: the episode begins there.
+        `before`: the belief before the first pair; None if the episode begins there.
         """
         if before is None:
             first = path[0][0]
@@ -142,7 +142,7 @@ class HiddenChecker:
         return found
 
     def horizon(self, measure: Probability | Reward) -> int:
-        """Return after how many steps a measure is decided at the latest."""
+        """Return the largest number of steps after which a measure is decided."""
         automaton = self._world.evaluators.automaton(measure)
         return automaton.horizon(automaton.start)
 
@@ -156,10 +156,10 @@ class HiddenChecker:
         acted: Sequence[str] = (),
         terminated: bool = False,
     ) -> list[list[States]]:
-        """Return the distribution of the state at each of `steps` steps, under each change from a pair of a path on.
+        """Return, for each change, the distribution of the state at each of `steps` steps from a pair on.
 
-        `changes`: with the number of that pair. The path is checked, and has the belief before each pair. Raises
-        LimitError, PathError.
+        `changes`: each change with the number of its pair. `path`: a checked path. `beliefs`: the belief before each
+        pair. Raises LimitError, PathError.
         """
         world = self._world
         trace = Trace(world.filter, world.tables)
@@ -182,16 +182,17 @@ class HiddenChecker:
             raise PathError(f"pair {n}: the state is missing; a model with emissions may do without")
 
     def check(self, formula: Formula, text: str) -> HiddenCheck:
-        """Return what answers a validated formula along a path."""
+        """Return the check of a validated formula along a path."""
         return HiddenCheck(self._world, formula, text)
 
 
 class HiddenCheck:
-    """Answers one formula along one path.
+    """Check of one formula along one path.
 
     Args:
         world: model and policies.
-        formula: validated. text: as it was written.
+        formula: a validated formula.
+        text: the formula as its user wrote it.
     """
 
     def __init__(self, world: HiddenWorld, formula: Formula, text: str) -> None:
@@ -213,8 +214,9 @@ class HiddenCheck:
     ) -> Verdict:
         """Return the verdict on a checked path.
 
-        `beliefs`: before each pair; empty: what policies remember is not known. `added`: pairs at its end that were not
-        there at the last call; None: it is another path. The others are those of `monitor.check`. Raises PathError.
+        `beliefs`: the belief before each pair; empty if the memories of policies are unknown. `added`: number of pairs
+        added to the end of the path since the last call; None if this is another path. For the other arguments see
+        `monitor.check`. Raises PathError.
         """
         if not beliefs:
             raise PathError(NOT_KNOWN)
@@ -232,7 +234,7 @@ class HiddenCheck:
             belief=belief,
             evidence=values.trace.evidence,
         )
-        if model.emissions is not None:  # else the state is seen, and only what policies remember is believed
+        if model.emissions is not None:  # otherwise the state is observed, and only memories are uncertain
             verdict = replace(
                 verdict,
                 believed={names[state]: chance for state, chance in belief.items()} if names else None,
@@ -243,5 +245,5 @@ class HiddenCheck:
 
 
 def _index(part: object) -> int | None:
-    """Return a whole number, or None. Raises TypeError."""
+    """Return a whole number, or None. Raises TypeError for anything else."""
     return None if part is None else index(part)  # type: ignore[arg-type]

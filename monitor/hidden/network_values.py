@@ -1,7 +1,7 @@
-"""Values beyond the observed path under a recurrent network: over pairs (state, memory), found as they arise.
+"""Values beyond the observed path under a recurrent network, over pairs (state, memory) that are found on demand.
 
-Memories are those that the network really has after what it may read, equal ones once, so the values are exact. There
-may be too many: then there is no answer, and the error says why.
+The memories are the actual memories of the network after each possible observation, with equal memories merged. So the
+values are exact. If there are too many pairs, the error says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_KEPT: Final = 10 * MAX_PAIRS
 
 
 class Pair(NamedTuple):
-    """A state that is read next, what the network remembers there, and the obligation that is pending."""
+    """A state whose labels are read next, the memory of the network there, and the pending obligation."""
 
     obligation: int
     state: int
@@ -36,10 +36,10 @@ class NetworkValues:
     """Values of obligations under one recurrent network.
 
     Args:
-        model: its rows and rewards.
+        model: the MDP, whose rows and rewards are used.
         reader: the network.
-        automaton, masks: of the measure, and the label sets [S] of states.
-        end: the state that is absorbing since the episode has ended in it; None: there is none.
+        automaton, masks: the automaton of the measure, and the label sets [S] of states.
+        end: the absorbing state in which the episode has ended; None if it has not ended.
     """
 
     def __init__(self, model: MDP, reader: Reader, automaton: Automaton, masks: AnyArray, end: int | None) -> None:
@@ -49,13 +49,13 @@ class NetworkValues:
         self._met = 0
 
     def begin(self) -> None:
-        """Begin the value of another world: `MAX_PAIRS` is for each."""
+        """Begin the values of another world; `MAX_PAIRS` limits each world separately."""
         self._met = 0
 
     def worth(self, obligation: int, state: int, action: int, memory: int) -> float:
-        """Return the value of an action in a state whose labels are still to be read; `memory`: after it was chosen.
+        """Return the value of an action in a state, before the labels of the state are read.
 
-        Raises LimitError, as `values` does.
+        `memory`: the memory after the action was chosen. Raises LimitError as `values` does.
         """
         rest = self._automaton.step(obligation, int(self._masks[state]))
         if state == self._end:
@@ -66,9 +66,9 @@ class NetworkValues:
         return value + self._reward(state, action, successors, chances) if rewarded else value
 
     def values(self, obligation: int, states: Ints, memory: int) -> Floats:
-        """Return the values [n] of an obligation in n states, to be read there, with one memory.
+        """Return the values [n] of an obligation in n states, before the states' labels are read, with one memory.
 
-        Raises LimitError: more than `MAX_PAIRS` pairs may be met since `begin`.
+        Raises LimitError if more than `MAX_PAIRS` pairs are reachable since `begin`.
         """
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
@@ -93,7 +93,7 @@ class NetworkValues:
         return np.array([self._known[each] for each in roots])
 
     def _edges(self, pair: Pair) -> tuple[float, dict[Pair, float]]:
-        """Return the part of a value that is settled, and the weights of those that it depends on."""
+        """Return the decided part of a pair's value, and the weights of the pairs on which it depends."""
         rest = self._automaton.step(pair.obligation, int(self._masks[pair.state]))
         rewarded = self._automaton.rewards(pair.obligation)
         ended = rest in (FALSE, TRUE)
@@ -113,7 +113,7 @@ class NetworkValues:
         return settled, to
 
     def _decisions(self, pair: Pair) -> Iterator[tuple[int, int, float]]:
-        """Yield action, memory afterwards and probability."""
+        """Yield action, memory after it, and probability."""
         for shown, chance in self._reader.readings(self._model, pair.state):
             memory, choice = self._reader.read(pair.memory, shown)
             for action in np.flatnonzero(choice).tolist():

@@ -1,4 +1,4 @@
-"""Values of goals along a path of observations, in the place of those along a path of states."""
+"""Values of goals along a path of observations. They replace the values along a path of states."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from monitor.types import UNKNOWN_POLICY
 
 
 class HiddenWorld:
-    """A model with hidden states, or policies that remember, and what all questions about it share.
+    """A model with hidden states, or policies with memory, and the data shared by all queries on it.
 
     Args:
-        model: with emissions, or without: then the state is seen.
+        model: the MDP; without emissions, the state is observed.
         readers: name -> policy; `nominal` is the deployed one.
-        models: name -> other rows over the same states and actions, for `model:name`; labels, rewards and emissions are
-            those of `model`.
+        models: name -> other rows over the same states and actions, for `model:name`; labels, rewards and emissions
+            are those of `model`.
 
     Raises ConfigError if another model has other states or actions.
     """
@@ -59,7 +59,8 @@ class HiddenWorld:
         self.tails, self.tables = Tails(self.nominal, self._automata), Tables(self.filter)
 
     def forget_if_full(self) -> None:
-        """Begin anew if the table of a network is full: a stream goes on without end, and so do new memories."""
+        """Clear the tables if the table of a network is full, because an endless stream may have endlessly many memories.
+        """
         if any(network.full for network in self._networks):
             for network in self._networks:
                 network.forget()
@@ -69,7 +70,7 @@ class HiddenWorld:
             self._begin()
 
     def change(self, reference: InterventionRef) -> Change:
-        """Return what an intervention of a formula changes."""
+        """Return the change of an intervention in a formula."""
         match reference.kind:
             case "nominal":
                 return Change()
@@ -77,7 +78,7 @@ class HiddenWorld:
                 return Change(self.readers[reference.name], reference.steps)
             case "action":
                 action = encode_action_text(self.model, reference.name)
-                name = f"do({action})"  # no policy can be called that: it is not a name
+                name = f"do({action})"  # cannot be the name of another policy, because names have no parentheses
                 self.readers.setdefault(name, _certain(self.model, action))
                 return Change(self.readers[name], reference.steps)
             case "model":
@@ -87,15 +88,15 @@ class HiddenWorld:
 
 
 class ObservedValues(PathValues):
-    """Values of goals along one path of observations: the interface of `PathValues`, of which it keeps nothing else.
+    """Values of goals along one path of observations. It has the interface of `PathValues`, but no code in common.
 
     Args:
         world: model and policies.
-        deepest: largest offset of a profile that is asked for; None: all.
+        deepest: largest offset of a profile that is needed; None for all offsets.
 
     Attributes:
-        beliefs: before each pair of the path that `advance` takes.
-        terminated: the episode has ended in the state of its last pair, whichever it is.
+        beliefs: the belief before each pair of the path; set before `advance`.
+        terminated: whether the episode has ended in the (hidden) state of the last pair.
         trace: the path.
     """
 
@@ -109,7 +110,7 @@ class ObservedValues(PathValues):
         self._different: dict[tuple[InterventionRef, Measure], PairChain] = {}
 
     def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
-        """Take a path of which the last `added` pairs are new; `end` is not used. Raises PathError."""
+        """Process a path whose last `added` pairs are new; `end` is not used. Raises PathError."""
         del end
         if UNKNOWN_POLICY in acted:
             raise PathError("a policy that is not configured acted, and what it reads is not known; configure it")
@@ -132,13 +133,13 @@ class ObservedValues(PathValues):
         return self._values(change, measure, offset)[offset]
 
     def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
-        """Return the values at offsets 0, 1, ..., as far back as the path goes, or as is asked for."""
+        """Return the values at offsets 0, 1, ..., to the start of the path or to the deepest offset needed."""
         return self._values(change, measure, None)
 
     def _values(self, change: InterventionRef, measure: Measure, only: int | None) -> list[float]:
         count = self.trace.last - self.trace.first + 1
         count = count if self._deepest is None else min(count, self._deepest + 1)
-        chain = self._chains.get((id(change), id(measure)))  # of the formula, which is kept
+        chain = self._chains.get((id(change), id(measure)))  # the formula keeps both objects alive
         if chain is None:
             constant = self._hidden.evaluators.constant(measure)
             if constant is not None:
@@ -148,7 +149,7 @@ class ObservedValues(PathValues):
         return [within(measure, value) for value in values]
 
     def _chain(self, change: InterventionRef, measure: Measure) -> PairChain:
-        """Return the chain of a question; one that is equal to another has its chain."""
+        """Return the chain of a change and a measure; equal ones share a chain."""
         if (change, measure) not in self._different:
             world, made = self._hidden, self._hidden.change(change)
             automaton = world.evaluators.automaton(measure)

@@ -1,8 +1,8 @@
-"""The pair chain: what was, which is not seen, together with what would have been, under the same noise.
+"""The pair chain: the hidden true world together with the counterfactual world, under the same noise.
 
-A *node* is a place of the true world beside one of the counterfactual world; its weights, by offset and pending
-obligation, are carried forward along the observed pairs by `monitor.hidden.forward`: no smoother is needed, since every
-weight is that of everything observed so far (docs/semantics.md, section 16.3).
+A *node* is a place of the true world together with a place of the counterfactual world. `monitor.hidden.forward`
+carries the weights of nodes, by offset and pending obligation, forward along the observed pairs. No smoother is needed,
+because every weight includes the probability of all observations so far (docs/semantics.md, section 16.3).
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from monitor.policy.controller import Reader
 
 NONE: Final = np.zeros(0, np.int64)
 MAX_NODES: Final = 20_000
-"""Nodes of one pair where a recurrent network remembers."""
+"""Largest number of nodes of one pair with a recurrent network."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """An intervention: another policy, for so many `steps` (None: for good), or other rows; neither: what happened."""
+    """An intervention: another policy for `steps` steps (None: for good), or other rows. With neither, nothing changes.
+    """
 
     reader: Reader | None = None
     steps: int | None = None
@@ -47,10 +48,10 @@ class Change:
 
 @dataclass(frozen=True)
 class _Remaining:
-    """What remains of columns once labels are read; `before`: these columns, and how many offsets are held then.
+    """The columns that remain after labels are read.
 
-    `columns`: those that remain. `steps`, `rewarded`: for `read_labels`. `collected`: number of offsets whose rewards
-    are collected.
+    `before`: the columns before it, and the number of offsets kept. `columns`: the columns that remain. `steps`,
+    `rewarded`: as for `read_labels`. `collected`: number of offsets whose rewards are collected.
     """
 
     before: tuple[list[Column], int]
@@ -61,15 +62,15 @@ class _Remaining:
 
 
 class PairChain:
-    """One measure under one change, at all offsets of a path; it goes on with the path.
+    """Values of one measure under one change, at all offsets of a path. The chain advances with the path.
 
     Args:
         trace: the path.
         change: the intervention.
-        automaton, masks: of the measure, and the label sets [S] of its states.
-        tables: shared by all chains on one model.
-        tail: the values beyond the path; None: no values are asked for.
-        deepest: the largest offset; None: as far back as the path goes.
+        automaton, masks: the automaton of the measure, and the label sets [S] of states.
+        tables: the tables shared by all chains on one model.
+        tail: the values beyond the path; None if no values are needed.
+        deepest: the largest offset; None for all offsets of the path.
     """
 
     def __init__(
@@ -89,9 +90,9 @@ class PairChain:
         self._sets, self._kinds = sets.tolist(), kinds.astype(np.int32)
         dynamics = change.dynamics or trace.model
         self._couplings = [tables.couplings(each, dynamics) for each in dict.fromkeys((change.reader, None))]
-        """Of the policy that takes over, and of the one that acts where it does not."""
+        """Couplings of the policy that takes over, and of the policy that acts otherwise."""
         self._policy = trace.filter.readings(change.reader or trace.filter.nominal)
-        """Of which a counterfactual place has a memory."""
+        """Readings of the policy whose memory is a part of a counterfactual place."""
         self._at = -1
         self._columns: list[Column] = []
         self._nodes: Nodes | None = None
@@ -103,7 +104,7 @@ class PairChain:
     def values(self, *, terminated: bool, only: int | None = None) -> list[float]:
         """Return the values of the measure at offsets 0, 1, ..., given all that was observed.
 
-        `only`: the offset that is needed; None: all. Raises LimitError: a network may remember too much.
+        `only`: the offset that is needed; None for all. Raises LimitError if a network may have too many memories.
         """
         asked = self._trace.last, terminated, only
         if self._answered != asked:
@@ -112,7 +113,7 @@ class PairChain:
         return self._values
 
     def pairs(self) -> Iterator[tuple[int, Nodes]]:
-        """Yield the number of each pair that is left, and the nodes there; their last column is the oldest offset's."""
+        """Yield the number of each remaining pair, and its nodes. Their last column is that of the oldest offset."""
         nodes = self._begin()
         yield self._at, nodes
         while self._at < self._trace.last:
@@ -120,9 +121,10 @@ class PairChain:
             yield self._at, nodes
 
     def departures(self, nodes: Nodes) -> Iterator[tuple[int, int, int, int, float]]:
-        """Yield what is done at the last pair from the last column on.
+        """Yield the possible decisions at the last pair, in the last column.
 
-        Index of the true place, counterfactual state, action, what is remembered afterwards, probability.
+        Each has the index of the true place, the counterfactual state, the action, the memory after it, and the
+        probability.
         """
         last, seen = self._trace[self._trace.last], self._trace.at_last()
         column = len(self._columns) - 1
@@ -142,14 +144,14 @@ class PairChain:
                 yield from zip(*(each[weights > 0.0].tolist() for each in found), strict=True)
 
     def _at_last(self) -> Nodes:
-        """Return the nodes at the last pair, from where the chain is, or from the oldest start point."""
+        """Return the nodes at the last pair. The chain continues from its pair, or from the oldest start point."""
         nodes = self._begin()
         while self._at < self._trace.last:
             nodes = self._advance()
         return nodes
 
     def _begin(self) -> Nodes:
-        """Return the nodes where the chain is, or of the oldest start point."""
+        """Return the nodes at the pair of the chain, or the nodes of the oldest start point."""
         trace = self._trace
         oldest = trace.first if self._deepest is None else max(trace.first, trace.last - self._deepest)
         if self._nodes is None or self._at < oldest:
@@ -159,14 +161,14 @@ class PairChain:
         return self._nodes
 
     def _advance(self) -> Nodes:
-        """Go on to the next pair, and return its nodes."""
+        """Advance to the next pair, and return its nodes."""
         assert self._nodes is not None
         self._nodes = self._step(self._nodes)
         self._at += 1
         return self._nodes
 
     def _starts(self, number: int) -> tuple[Ints, Ints, Ints, Floats]:
-        """Return the start points at a pair: state of both worlds, true place, what is remembered, and weight."""
+        """Return the start points at a pair: state (of both worlds), true place, memory, and weight."""
         held, reader = self._trace[number], self._change.reader
         belief = held.belief
         memory = belief.memory(held.acting)
@@ -175,7 +177,7 @@ class PairChain:
         return belief.states, np.searchsorted(held.places, places), watched, belief.weights
 
     def _fresh(self, number: int, starts: tuple[Ints, Ints, Ints, Floats], live: Ints) -> Nodes:
-        """Return the nodes of start points at their pair."""
+        """Return the nodes of the start points at pair `number`."""
         states, places, memories, weights = starts
         count, size = len(self._trace[number].places), self._trace.model.states * len(live)
         others = states * len(live) + self._policy.numbered(live, memories)
@@ -188,7 +190,7 @@ class PairChain:
         """Return the nodes at the next pair."""
         trace, number = self._trace, self._at
         seen, edges, starts = trace[number].seen, trace.onward(number), self._starts(number + 1)
-        held = min(len(nodes.done[0]), number + 1 - trace.first)  # offsets that are still held at the next pair
+        held = min(len(nodes.done[0]), number + 1 - trace.first)  # number of offsets kept at the next pair
         held = held if self._deepest is None else min(held, self._deepest)
         if self._remaining is None or self._remaining.before != (self._columns, held):
             self._remaining = self._remain(held)
@@ -211,7 +213,7 @@ class PairChain:
         return following
 
     def _afterwards(self, parts: tuple[Part, Part], memories: Ints) -> Ints:
-        """Return the memories that there may be after a pair; `memories`: some of them."""
+        """Return the possible memories after a pair; `memories`: some of these."""
         if self._policy.listed:
             return self._policy.live(memories)
         found = [memories]
@@ -221,7 +223,7 @@ class PairChain:
         return self._policy.live(np.concatenate(found))
 
     def _moved(self, nodes: Nodes, remaining: _Remaining) -> Nodes:
-        """Return the nodes with their weights once labels have been read."""
+        """Return the nodes with their weights after labels are read."""
         width = len(remaining.columns) + remaining.collected
         done = np.empty((len(nodes.begin) - 1, remaining.before[1]))
         moved = Nodes(nodes.begin, nodes.other, np.empty((nodes.begin[-1], width)), done, nodes.live, nodes.local)
@@ -230,7 +232,7 @@ class PairChain:
         return moved
 
     def _remain(self, held: int) -> _Remaining:
-        """Return what remains of the columns of `held` offsets once labels are read."""
+        """Return the columns that remain of the columns of `held` offsets after labels are read."""
         automaton, index = self._automaton, dict[Column, int]()
         steps = np.full((len(self._sets), len(self._columns)), FALSE)
         rewarded = np.full(len(self._columns), -1)
@@ -256,9 +258,10 @@ class PairChain:
         collected: int,
         wanted: tuple[int, int] | None = None,
     ) -> tuple[Part, Part]:
-        """Return who acts in which columns; `collected`: number of offsets whose rewards are collected.
+        """Return the parts: which policy acts in which columns.
 
-        `wanted`: the columns that are needed, from and to; None: all.
+        `collected`: number of offsets whose rewards are collected. `wanted`: the first and last (exclusive) column that
+        is needed; None for all.
         """
         low, high = wanted or (0, len(columns))
         steps = self._change.steps
@@ -269,14 +272,14 @@ class PairChain:
         return first, self._part(nodes, seen, self._couplings[-1], (split, high, over, collected))
 
     def _part(self, nodes: Nodes, seen: Glances, couplings: Couplings, its: tuple[int, int, int, int]) -> Part:
-        """Return the part with these columns and offsets; one that has none needs no decisions."""
+        """Return the part with these columns and offsets. A part without columns needs no decisions."""
         acts = its[0] < its[1] or its[2] < its[3]
         first, found = self._located(couplings, nodes, seen) if acts else (NONE, NONE)
         chosen, count = np.empty((2, len(found)), np.int64), np.empty((2, len(first)), np.int64)
         return Part(couplings, first, found, chosen, count, *its)
 
     def _located(self, couplings: Couplings, nodes: Nodes, seen: Glances) -> tuple[Ints, Ints]:
-        """Return where the decisions of each glance begin, and these, for all nodes beside its place."""
+        """Return where the decisions of each glance begin, and the decisions, for all nodes of the glance's place."""
         known = self._found.get(couplings)
         if known is not None and known[0] is seen and known[1] is nodes and known[2] == couplings.epoch:
             return known[3], known[4]
@@ -292,7 +295,7 @@ class PairChain:
         return first, found
 
     def _close(self, nodes: Nodes, only: int | None, *, terminated: bool) -> list[float]:
-        """Return the values at the last pair, of each offset; `only`: of one, whatever the others are then."""
+        """Return the value of each offset at the last pair; with `only`, only the value of this offset is defined."""
         last, seen = self._trace[self._trace.last], self._trace.at_last()
         chances = np.bincount(np.asarray(seen.place), np.asarray(seen.weight), len(last.places))
         values: Floats = (np.asarray(nodes.done) * chances[:, np.newaxis]).sum(axis=0)
@@ -318,9 +321,9 @@ class PairChain:
     def _worths(
         self, nodes: Nodes, seen: Glances, part: Part, live: Ints, its: tuple[list[Column], int | None, int, int]
     ) -> tuple[Floats, Ints]:
-        """Return the values of actions, and where each place has them, as for `add_values`.
+        """Return the values of actions, and the index of each place in them, as for `add_values`.
 
-        `its`: columns, the state that is absorbing, and which true places are in question.
+        `its`: the columns, the absorbing state (None if there is none), and the range of true places.
         """
         (columns, end, first, stop), tail, size = its, self._tail, len(nodes.live)
         assert tail is not None
@@ -335,7 +338,7 @@ class PairChain:
         states, after = np.asarray(nodes.other)[node] // size, np.asarray(part.table.after)[decision]
         places = states * len(live) + self._policy.numbered(live, after)
         different, which = np.unique(places, return_inverse=True)
-        # of a node that has no weight in a column, no value is needed, and it may cost much
+        # A node without weight in a column needs no value there, and computing it may be expensive.
         wanted = np.zeros((max(len(different), 1), self._trace.model.actions, len(columns)), np.bool_)
         chosen, at = np.nonzero(np.asarray(nodes.weights)[node, part.begin : part.end])
         wanted[which[chosen], np.asarray(part.table.action)[decision][chosen], at] = True
@@ -346,21 +349,21 @@ class PairChain:
 
 
 def _decisions(nodes: Nodes, seen: Glances, part: Part) -> tuple[Ints, Ints, Ints]:
-    """Return all decisions of a part: of each the glance, the node beside it, and the index."""
+    """Return the glance, the node and the index of each decision of a part."""
     of, node = entries(np.asarray(nodes.begin), np.asarray(seen.place))
     which, decision = entries(np.asarray(part.table.begin), np.asarray(part.found))
     return of[which], node[which], decision
 
 
 def _empty(like: Nodes, places: int, nodes: int, widths: tuple[int, int]) -> Nodes:
-    """Return nodes to be written, of so many columns and offsets: more fit than are expected."""
+    """Return empty nodes with space for `places` places and about `nodes` nodes; `widths`: columns and offsets."""
     fit, (columns, offsets) = nodes + nodes // 2 + 64, widths
     weights = np.empty((fit, columns)), np.empty((places, offsets))
     return Nodes(np.zeros(places + 1, np.int64), np.empty(fit, np.int64), *weights, like.live, like.local)
 
 
 def _filled(write: Callable[[int], int], nodes: Nodes) -> None:
-    """Write the nodes of all places, and make space where they find none."""
+    """Write the nodes of all places, and enlarge `nodes` whenever there is no space."""
     at = write(0)
     while at < len(nodes.begin) - 1:
         nodes.grow()

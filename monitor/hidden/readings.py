@@ -1,6 +1,6 @@
-"""What a policy does with what it reads, as rows of arrays: of a table all of them, of a network those that arose.
+"""Readings: the memory and the action of a policy after each observation, as rows of arrays.
 
-Compiled.
+A table has all rows; a network has the rows that were needed so far. Compiled.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ INITIAL = 64
 class Readings:
     """Rows of one policy on one model.
 
-    The row of a memory and what is read has the memory `after` it, and the `choice` [A] of an action. Of a table
-    (`listed`) it is memory * width + read; of a network it is found by this key in an open-addressed hash table, `keys`
-    and `values`, at most half full. `memories`: a number above all memories.
+    The row of a memory and an observation has the memory `after` reading, and the `choice` [A], the distribution of the
+    action. For a table (`listed`), the index of the row is memory * width + read. For a network, the row is found by
+    this key in an open-addressed hash table, `keys` and `values`, at most half full. `memories`: a number larger than
+    all memories.
     """
 
     def __init__(self, reader: Reader, model: MDP) -> None:
@@ -42,7 +43,7 @@ class Readings:
             self.after, self.choice = np.zeros(INITIAL, np.int64), np.zeros((INITIAL, model.actions))
 
     def rows(self, memories: Ints, read: Ints) -> Ints:
-        """Return the rows [n] of memories and of what is read; those that are new are made."""
+        """Return the rows [n] of memories [n] and observations [n]; new rows are computed."""
         if self.listed:
             found: Ints = memories * self.width + read
             return found
@@ -50,7 +51,10 @@ class Readings:
         return np.array([self.row(memory, seen) for memory, seen in pairs], np.int64)
 
     def row(self, memory: int, read: int) -> int:
-        """Return one row, made if it is new. Raises PolicyError as the network does; LimitError: too many memories."""
+        """Return one row; a new row is computed.
+
+        Raises PolicyError if the network fails, and LimitError if there are too many memories.
+        """
         known = find_reading(self, memory, read)
         if known >= 0:
             return known
@@ -70,9 +74,9 @@ class Readings:
         return self.count - 1
 
     def live(self, memories: Ints) -> Ints:
-        """Return the memories to be numbered where these may be: all of a table, else these.
+        """Return the memories to number if `memories` are possible: all memories of a table, or these of a network.
 
-        Their order depends on what they are, and not on which arose first: sums that run in it have the same bits in
+        Their order depends on their contents, not on which was found first. So sums in this order have the same bits in
         every process.
         """
         if self.listed:
@@ -80,7 +84,7 @@ class Readings:
         return np.array(sorted(np.unique(memories).tolist(), key=self.reader.numbers), np.int64)
 
     def inverse(self, live: Ints, size: int = 0) -> Ints:
-        """Return where each memory is in `live`, in an array of `size` or more; -1: not there."""
+        """Return the index of each memory in `live`, in an array of at least `size` entries; -1 if it is not there."""
         if self.listed:
             return live
         where = np.full(max(size, int(live.max(initial=0)) + 1), -1)
@@ -88,7 +92,7 @@ class Readings:
         return where
 
     def numbered(self, live: Ints, memories: Ints) -> Ints:
-        """Return where memories are in `live`; -1: not there."""
+        """Return the indices of memories in `live`; -1 for a memory that is not there."""
         return memories if self.listed else self.inverse(live, int(memories.max(initial=0)) + 1)[memories]
 
 
@@ -96,7 +100,7 @@ class Readings:
 
 
 def find_reading(policy: Readings, memory: int, read: int) -> int:
-    """Return the row of a memory and of what is read; -1: it is not known yet."""
+    """Return the row of a memory and an observation; -1 if it is not computed yet."""
     key = memory * policy.width + read
     if policy.listed:
         return key

@@ -1,4 +1,4 @@
-"""What all pair chains on one model share: decisions and rows that were computed, and working memory."""
+"""Tables shared by all pair chains on one model: computed decisions and rows, and working memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_NUMBERS = 200_000
 
 
 class Tables:
-    """Tables of one model, that of `beliefs`."""
+    """Tables of one model, which is the model of `beliefs`."""
 
     def __init__(self, beliefs: Filter) -> None:
         self._filter, self._model = beliefs, beliefs.model
@@ -29,7 +29,7 @@ class Tables:
         self._position: dict[int, tuple[Ints, Ints]] = {}
 
     def numbers(self, acting: Reader, found: Ways) -> Ints:
-        """Return the numbers [G] of glances: the same one for what was done in the same place. None is used twice."""
+        """Return the numbers [G] of glances. Equal glances have the same number, and different ones never share one."""
         if len(self._numbers) > MAX_NUMBERS:
             self._numbers.clear()
         numbers = np.empty(len(found.place), np.int64)
@@ -43,7 +43,8 @@ class Tables:
         return numbers
 
     def couplings(self, reader: Reader | None, dynamics: MDP) -> Couplings:
-        """Return the decisions of a policy on some rows; None: the policy that acted goes on."""
+        """Return the decisions of a policy with the rows of `dynamics`; `reader`: None if the policy that acted continues.
+        """
         key = reader, dynamics
         if key not in self._couplings:
             policy = self._filter.readings(reader or self._filter.nominal)
@@ -51,14 +52,14 @@ class Tables:
         return self._couplings[key]
 
     def sums(self, places: int, columns: int) -> Sums:
-        """Return working memory for so many counterfactual places."""
+        """Return working memory for `places` counterfactual places and `columns` columns."""
         self._sums.fit(places, columns)
         return self._sums
 
     def positions(self, states: Ints, memories: int) -> tuple[Ints, Ints]:
-        """Return states whose values are needed, if these are in use: all of a small model.
+        """Return the states whose values are computed if `states` are needed: all states of a small model.
 
-        And where each place, state * memories + memory, is among those of them.
+        Also return the index of each place, state * memories + memory, among the places of these states.
         """
         if memories not in self._position:
             self._position[memories] = np.arange(self._model.states), np.arange(self._model.states * memories)

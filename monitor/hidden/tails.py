@@ -1,8 +1,8 @@
 """Values beyond the observed path on a model with hidden states, by the tables of the fully observed engine.
 
-Nothing is observed there, so what a policy reads is drawn anew and may be summed out: a policy without memory becomes
-one that sees the state, and one that remembers a policy over pairs (state, memory) of a larger model. A recurrent
-network has no such model: its pairs are found as they arise (`network_values`).
+Nothing is observed there, so the observations of a policy have fresh noise and can be summed out. A policy without
+memory becomes a policy that sees the state. A policy with memory becomes a policy over pairs (state, memory) of a
+larger model. A recurrent network has no such model, so its pairs are found on demand (`network_values`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Column = tuple[int, int]
 
 
 class Tails:
-    """Evaluators of what follows an observed path, shared by all questions on one model.
+    """Evaluators of values beyond an observed path, shared by all queries on one model.
 
-    `nominal`: the deployed policy. `automata`: of measures, by which labels are read along the path too.
+    `nominal`: the deployed policy. `automata`: the automata of measures, which are also used along the path.
     """
 
     def __init__(self, nominal: Reader, automata: dict[Probability | Reward, Automaton]) -> None:
@@ -47,7 +47,7 @@ class Tails:
         self._tails: OrderedDict[tuple[object, ...], Tail] = OrderedDict()
 
     def tail(self, model: MDP, measure: Probability | Reward, change: tuple[Reader | None, int | None]) -> Tail:
-        """Return the values of one measure beyond a path; `change`: who takes over, and for how many steps."""
+        """Return the values of one measure beyond a path; `change`: the policy that takes over, and its steps."""
         key = (model, measure, change)
         if key not in self._tails:
             reader, steps = change
@@ -58,7 +58,7 @@ class Tails:
         return self._tails[key]
 
     def evaluators(self, model: MDP, first: Reader, then: Reader, end: int | None) -> Evaluators:
-        """Return those of a policy that acts first and one that acts then; `end`: the state that is absorbing."""
+        """Return the evaluators for a policy that acts first and a policy that acts later; `end`: the absorbing state."""
         key = (model, first, then, end)
         if key not in self._evaluators:
             ended = replace(model if end is None else model.with_absorbing(end), emissions=None)
@@ -79,7 +79,8 @@ class Tails:
 class Tail:
     """Values of one measure beyond a path, for an intervention at any pair of it.
 
-    `acting`: who acts from the intervention on, for how many steps (None: for good), and who acts then.
+    `acting`: the policy that acts from the intervention on, its number of steps (None: for good), and the policy that
+    acts later.
     """
 
     def __init__(
@@ -92,11 +93,11 @@ class Tail:
         self._kept: OrderedDict[tuple[Column, ...], Floats] = OrderedDict()
 
     def worths(self, columns: Sequence[Column], masks: AnyArray, states: Ints, end: int | None) -> Floats:
-        """Return the values [n * M, A, columns] of each action in n states at the last pair, and what is remembered.
+        """Return the values [n * M, A, columns] of each action in n states at the last pair, with each of M memories.
 
-        A value is the mean reward of the action, where that counts, and that of what follows. Obligations are those
-        before the labels of the states, `masks` [n], are read. `end`: the state that is absorbing, if the episode has
-        ended. Values of all states are kept. The policy is a table.
+        A value is the mean reward of the action, if it counts, plus the value after it. Obligations are those before
+        the labels of the states, `masks` [n], are read. `end`: the absorbing state, if the episode has ended. If values
+        of all states are requested, they are cached. The policy must be a table.
         """
         key = tuple(columns)
         if end is None and len(states) == self._model.states:
@@ -109,9 +110,9 @@ class Tail:
         return self._stacked(columns, masks, states, end)
 
     def network_worths(self, columns: Sequence[Column], pairs: Ints, wanted: Bools, end: int | None) -> Floats:
-        """Return the values [n, A, columns] where they are `wanted`, of pairs [n, 2] (state, what is remembered).
+        """Return the `wanted` values [n, A, columns] of pairs [n, 2] (state, memory).
 
-        As `worths`, for a recurrent network.
+        This is `worths` for a recurrent network.
         """
         found = np.zeros(wanted.shape)
         for n, column in enumerate(columns):
@@ -168,12 +169,15 @@ class Tail:
 
 
 def _averaged(reader: TableReader, model: MDP) -> PolicyTable:
-    """Return a policy without memory as one that sees the state: its choice, averaged over what it may read there."""
+    """Return a policy without memory as a policy that sees the state: its choice, averaged over the observations."""
     return PolicyTable(probabilities=reader.blind_choice(model)[0, :, 0, :])
 
 
 def _with_memory(reader: TableReader, model: MDP, ended: MDP) -> tuple[MDP, PolicyTable]:
-    """Return `ended` over pairs, state * M + memory, and the policy on it; an action is a pair (new memory, action)."""
+    """Return `ended` over pairs, state * M + memory, and the policy on this model.
+
+    An action of this model is a pair (new memory, action).
+    """
     count, actions = reader.memories, model.actions
     if ended.successors.size * count * count > MAX_PRODUCT:
         raise LimitError(

@@ -1,4 +1,4 @@
-"""The held pairs of one path as evidence: what each says about the hidden state, given all that was observed before."""
+"""The pairs of one path as evidence about the hidden state, each given all earlier observations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from monitor.policy.controller import Reader
 
 @dataclass(eq=False)
 class HeldPair:
-    """One pair.
+    """One pair of the window.
 
-    `acting`: the policy that acted. `belief`: before the pair. `places` [T]: those possible then, state * L + m,
-    ascending, where the acting policy remembers `live[m]` of L memories, and their `weights`. `share`: the probability
-    of the pair, given what was observed before. `seen`: how it may have come about, its action taken, known or not.
-    `onward`: the ways to the places of the next pair, once they are needed.
+    `acting`: the policy that acted. `belief`: the belief before the pair. `places` [T]: the possible places, ascending,
+    as state * L + m, where `live[m]` of L memories is the memory of the acting policy; `weights` [T]: their weights.
+    `share`: the probability of the pair given all earlier observations. `seen`: the possible explanations of the pair
+    with its action taken; the action may be unknown. `onward`: the edges to the places of the next pair, None until
+    they are needed.
     """
 
     pair: Pair
@@ -46,7 +47,7 @@ class HeldPair:
 
 
 class Trace:
-    """The held pairs, numbered for good: `first` is the number of the oldest one."""
+    """The pairs of the window. Each pair keeps its number; `first` is the number of the oldest pair."""
 
     def __init__(self, beliefs: Filter, tables: Tables) -> None:
         self.filter, self.model, self._tables = beliefs, beliefs.model, tables
@@ -58,19 +59,19 @@ class Trace:
 
     @property
     def last(self) -> int:
-        """Number of the newest pair."""
+        """The number of the newest pair."""
         return self.first + len(self._held) - 1
 
     @property
     def evidence(self) -> float:
-        """Probability of all that was observed on the path, given what was before it."""
+        """Probability of all observations on the path, given the observations before the path."""
         return prod(held.share for held in self._held)
 
     def __getitem__(self, number: int) -> HeldPair:
         return self._held[number - self.first]
 
     def extend(self, path: Sequence[Pair], acting: Sequence[Reader], beliefs: Sequence[Weights], added: int) -> None:
-        """Take a path of which the last `added` pairs are new; all: it is another path. Raises PathError."""
+        """Process a path whose last `added` pairs are new. If all are new, it is another path. Raises PathError."""
         if added >= len(path):
             self.first += len(self._held)
             self._held = []
@@ -81,7 +82,7 @@ class Trace:
         self.first += dropped
 
     def at_last(self) -> Glances:
-        """Return how the last pair may have come about, its action perhaps not yet taken."""
+        """Return the possible explanations of the last pair, whose action may be not yet taken."""
         held = self[self.last]
         if held.pair[1] is not None:
             return held.seen
@@ -89,7 +90,7 @@ class Trace:
         return self._numbered(policy, sights(self.model, policy, held.pair[0], held.split()), held.places)
 
     def onward(self, number: int) -> Edges:
-        """Return the ways from the places of a pair to those of the next one in which that is possible."""
+        """Return the edges from the places of a pair to the places of the next pair at which this pair is possible."""
         held, ahead = self[number], self[number + 1]
         if held.onward is None:
             model, seen = self.model, held.seen
@@ -107,7 +108,7 @@ class Trace:
         return held.onward
 
     def states(self) -> tuple[Ints, Floats]:
-        """Return the states that are possible at the last pair, ascending, with the belief given all of the path."""
+        """Return the possible states at the last pair, ascending, with the belief given the whole path."""
         last, seen = self[self.last], self.at_last()
         weights = last.weights[np.asarray(seen.place)] * np.asarray(seen.weight) / last.share
         return summed(np.asarray(seen.state), weights)

@@ -1,12 +1,14 @@
-"""Second, plain evaluator of PCFTL, so that an independent program can recompute an alarm's numbers.
+"""The referee: a second, plain evaluator of PCFTL, with which an alarm's numbers can be recomputed independently.
 
-It computes what `monitor.check` computes exactly, from the definitions: the closed form of a counterfactual row, the
+It computes the exact results of `monitor.check` from the definitions: the closed form of a counterfactual row, the
 expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
-engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
-agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
-`best.py`, `recourse.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of
-learned models, `extremes.py` what these leave open, `basis.py` what values rest on. `hidden.py`, `hidden_path.py` and
-`hidden_values.py` answer where states are hidden or policies remember.
+engine (`monitor.exact`): it has no automaton, no compiled code, and no cache between queries. Keep it independent, so
+that agreement of both evaluators rules out a shared error.
+
+Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`, `best.py`, `recourse.py`, `verdict.py`, in this
+order. `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models. `extremes.py` adds the extremes
+for parts of the model that were never recorded. `basis.py` counts the recorded data that support a value. `hidden.py`,
+`hidden_path.py` and `hidden_values.py` evaluate formulas on models with hidden states or policies with memory.
 """
 
 from __future__ import annotations
@@ -57,23 +59,23 @@ def judge(
     Args:
         query: a formula, or its text.
         model: the MDP.
-        path: pairs (state, action), oldest first; the last action may be None (not yet taken). Where states are hidden:
-            (observation, action), each of which may be None, and the first may have the belief before it.
-        policies: name -> table, S actions or an S x A matrix, or a policy that sees observations or remembers;
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken). If states are hidden,
+            pairs are (observation, action); both may be None, and the first pair may also have the belief before it.
+        policies: name -> table, S actions or an S x A matrix, or a policy that sees observations or has memory;
             `nominal` is the deployed one.
         models: name -> other dynamics, for `model:name`.
-        causal_model: `any` or `stable` also bound the answer over that class of causal models.
-        terminated: the episode has ended in the last state, which is absorbing from then on.
-        start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
-        delta: probability that the guaranteed band misses, which `any` adds on a model learned from data; None: without
-            it. The credible band and the support are the engine's alone.
-        acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
-        recourse: whether a missed goal of `regret` is examined: could other decisions have met it? If that alone is
-            too large, the answer has no numbers and the reason `TOO_LARGE`.
-        basis: whether to add what each value on a learned model rests on, where `basis.py` counts it.
+        causal_model: `any` or `stable` adds bounds of the answer over this class of causal models.
+        terminated: whether the episode has ended in the last state, which is absorbing from then on.
+        start_observed: whether the first pair is the episode's first step; if not, `@-k` verdicts report this.
+        delta: probability that the guaranteed band misses the value. `any` adds this band on a model learned from data;
+            with None there is no band. Only the engine computes the credible band and the support.
+        acted: names of the policies that acted, one for each pair; empty if nominal acted at all of them.
+        recourse: whether to examine if other decisions could have met a missed goal of `regret`. If only this part is
+            too large, its result has no numbers and the reason `TOO_LARGE`.
+        basis: whether to add the recorded data that support each value on a learned model, if `basis.py` counts them.
 
     Raises:
-        FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
+        FormulaError, PathError, PolicyError, ConfigError: as for `monitor.check`.
         LimitError: the query is too large for this evaluator (`unroll.LIMIT`).
 
     >>> model = MDP.from_transitions(
@@ -125,9 +127,9 @@ def judge(
 
 
 def _observed(pairs: list[tuple[int, int | None]], acted: Sequence[str], *, terminated: bool) -> Frame:
-    """Return the observed path under the policies that acted, and nominal after it.
+    """Return the observed path under the policies that acted, followed by nominal.
 
-    The main model is in force throughout; the episode has ended from the last pair on if it has.
+    The main model is always in force. If `terminated`, the episode has ended from the last pair on.
     """
     last = len(pairs) - 1
     steps = tuple(

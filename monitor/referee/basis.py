@@ -1,11 +1,13 @@
-"""What a value rests on: recorded steps of the pairs it uses, how much was hardly recorded, and what never was.
+"""The basis of a value: recorded steps of the pairs that the value uses, and uses of pairs rarely or never recorded.
 
-1. A node is a state and the residual of the formula, at an offset of the world. Its weight is the probability of being
-   there. All begins at the intervention state, with weight 1.
-2. A pair is used with the weight of its node times the chance of its action, while a residual remains after it, or
-   the reward of its successor counts. Where state, action and model are those observed, the outcome is known: no use.
-3. Only rows that data could tell more about count: learned ones, and those that lead to `elsewhere` as nothing of them
-   was recorded. A path uses one of these at most once, so the sum of their uses is a probability.
+1. A node is a state and the residual of the formula, at an offset of the world. Its weight is the probability of
+   reaching the node. The computation begins at the intervention state, with weight 1.
+2. A pair is used with the weight of its node times the probability of its action. It counts only if a residual remains
+   after it, or if the reward of its successor counts. If state, action and model are the observed ones, the outcome is
+   known, so the pair does not count.
+3. Only rows count about which data could give more information. These are the learned rows, and the rows that lead to
+   `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the sum of their
+   uses is a probability.
 
 Definition: docs/semantics.md, section 13.6.
 """
@@ -32,12 +34,12 @@ NEGLIGIBLE = 0.5e-9
 
 
 def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Frame) -> RestsOn | None:
-    """Return what a goal's value rests on in a frame, in the first world of a difference; None if on no learned row.
+    """Return the basis of a goal's value in a frame; for a difference, the basis of the first world.
 
-    `actions`: the index of each action that some `do(..)` names.
+    `actions`: the index of each action that a `do(..)` names.
 
-    Also None where it is not counted: of a formula that may be decided and not look so (`is_counted`), where decisions
-    are made for the goal, and beyond `LIMIT` uses.
+    Return None if the value uses no learned row, or if the basis is not counted: if the formula may be decided without
+    looking decided (`is_counted`), if decisions are made for the goal, or if there are more than `LIMIT` uses.
     """
     change, measure = goal.world.change, goal.measure
     if change.decides or (isinstance(measure, Probability) and not is_counted(measure)):
@@ -53,10 +55,10 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 
 
 def is_counted(measure: Probability) -> bool:
-    """Return whether it shows in a path formula when its truth is decided, so that uses after that are left out.
+    """Return whether the residual of a path formula always shows when its truth is decided. Later uses do not count.
 
-    It has no nested goal and at most one temporal operator, whose right side has no constant: that `G[2,4] true` needs
-    no labels does not show.
+    This is so if the formula has no nested goal and at most one temporal operator, and no constant on the right side of
+    this operator. For example, `G[2,4] true` is always true, but its residual does not show it.
     """
     parts = list(subformulas(measure.path))
     temporal = [part for part in parts if isinstance(part, Temporal)]
@@ -67,7 +69,7 @@ def is_counted(measure: Probability) -> bool:
 def _uses(
     setting: Setting, world: World, nodes: dict[tuple[Residual, int], float]
 ) -> Mapping[tuple[int, int], float] | None:
-    """Return the expected number of uses of each pair; None if they are too many."""
+    """Return the expected number of uses of each pair; None if there are too many uses."""
     found: defaultdict[tuple[int, int], float] = defaultdict(float)
     end = setting.end
     stays = end is not None and all(each.is_absorbing(end) for each in setting.models.values())

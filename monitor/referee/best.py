@@ -1,17 +1,19 @@
 """Values of worlds in which decisions are made for the goal: `best`, `best[k]`, `best[<=k]`, `optimal`.
 
-1. A *mode* says which decisions are left: every one is best (`free`, for some steps or for ever), or some number of
-   them (`few`), or all are those of the policy that is best without observations (`optimal`).
-2. In mode `free` a node has the value of its best action; in mode `few` that of the unchanged decision or, while a
-   decision is left and the step is held, that of the best action with one decision less, whichever is better.
-3. The unchanged decision is that of the world without intervention. After the last held step nothing is changed in
-   mode `few`.
-4. The optimal policy does not know what was observed, except an end of the episode, which is a part of the model.
-   Among actions whose values differ by at most 1e-12 it takes the one that nominal takes (with the largest
-   probability), else the least.
-5. Over a class of causal models each row takes its worst or its best distribution, for each action by itself.
-6. A node is valued once all nodes that it leads to are. What is left to do is a list, so that a long horizon needs no
-   deep stack.
+1. A *mode* determines the later decisions. In mode `free` every decision is best, for some steps or forever. In mode
+   `few` at most some number of decisions are best. In mode `optimal` all decisions follow the policy that is best
+   without observations.
+2. In mode `free` a node has the value of its best action. In mode `few` it has the value of the unchanged decision or
+   of the best action with one change less, whichever is better. The second is possible only if a change is left and the
+   step was observed.
+3. The unchanged decision is the decision in the world without intervention. In mode `few`, decisions after the last
+   observed pair are unchanged.
+4. The optimal policy does not know the observations, except an end of the episode, which is a part of the model. Among
+   actions whose values differ by at most 1e-12, it takes the one with the largest probability under nominal, then the
+   one with the lowest number.
+5. Over a class of causal models, each row has its worst or its best distribution, independently for each action.
+6. A node is evaluated after all nodes to which it leads. The nodes to evaluate are in a list, so that a long horizon
+   needs no deep stack.
 
 Definitions: docs/semantics.md, section 14.
 """
@@ -39,7 +41,7 @@ FOREVER = 1 << 62
 
 
 class Mode(NamedTuple):
-    """Decisions that are left (see the module). `left`: steps of `free`, decisions of `few`."""
+    """Mode of later decisions (see the module). `left`: number of steps left in `free`, of changes left in `few`."""
 
     kind: str
     left: int
@@ -49,7 +51,7 @@ UNCHANGED = Mode("few", 0)
 
 
 class First(NamedTuple):
-    """The first decision that few changes change. `step`: its index on the path."""
+    """The first changed decision of a plan with few changes. `step`: index of the decision on the path."""
 
     step: int
     action: int
@@ -57,9 +59,10 @@ class First(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """The worlds without intervention by position on the path, the last one without observations.
+    """The worlds without intervention, by position on the path; the last world has no observations.
 
-    `held`: number of pairs of the path. `prior`: the same worlds without any observation; itself if it is that.
+    `held`: number of pairs of the path. `prior`: the same worlds without any observations; this object itself if it has
+    none.
     """
 
     worlds: tuple[World, ...]
@@ -73,9 +76,9 @@ class Track:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """What the nodes of all states have in common; beyond the held pairs every position is `Track.held`.
+    """Common description of the nodes of all states at one position. Beyond the path the position is `Track.held`.
 
-    `values`: [S] of the nodes, nan where not known yet. There is one place for each description.
+    `values`: [S] the values of the nodes, nan if not yet known. There is one object for each description.
     """
 
     track: Track
@@ -90,8 +93,8 @@ class Place:
 class Option(NamedTuple):
     """One action in a node.
 
-    `row`: None if its successor does not matter. `ahead`: the value of what follows, or where it is found. `earns`: the
-    reward of this step counts.
+    `row`: the row, None if the successor does not matter. `ahead`: the value after this step, or the place that has the
+    values. `earns`: whether the reward of this step counts.
     """
 
     row: Row | None
@@ -100,7 +103,7 @@ class Option(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The decisions that a node may take: the unchanged one as a mixture (if any), and single actions."""
+    """The options of a node: the unchanged decision as a mixture (if allowed), and single actions."""
 
     kept: Sequence[tuple[float, Option]]
     tried: Sequence[Option]
@@ -112,11 +115,11 @@ class Node(NamedTuple):
 
 
 class Deciding:
-    """Evaluator of such worlds in one query.
+    """Evaluator of worlds in which decisions are made for the goal, for one query.
 
     Args:
         setting: models, policies, and the state the episode ended in.
-        causal_model: the class that `least` and `most` refer to.
+        causal_model: the class of causal models for `least` and `most`.
     """
 
     def __init__(self, setting: Setting, causal_model: CausalModel) -> None:
@@ -133,16 +136,17 @@ class Deciding:
         self._read = 0
 
     def measure(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> float:
-        """Return the value of a goal's measure under a change that decides. Raise LimitError beyond `BEST_LIMIT`."""
+        """Return the value of a goal's measure under a change that decides. Raises LimitError beyond `BEST_LIMIT`."""
         start, residual = _begun(goal, frame)
         first = self._place(self._track(frame), start, residual, _mode(change), aim, largest=change.largest)
         return self._value_of(first, frame.steps[start].state)
 
     def first(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
-        """Return the first changed decision of the best `changes` changes, made as late as they can be.
+        """Return the first changed decision of the best plan with `changes` changes, made as late as possible.
 
-        Up to it all is as observed: it is at the first observed pair where changing the decision is better than leaving
-        it. Of equally good actions it takes the least. None if no change is better.
+        Before it the path is the observed one. It is at the first observed pair at which a changed decision is better
+        than the unchanged one. Among equally good actions the lowest-numbered one is chosen. None if no change is
+        better.
         """
         start, residual = _begun(goal, frame)
         for index, step in enumerate(frame.steps[start:], start):
@@ -171,8 +175,8 @@ class Deciding:
         return self._tracks[frame]
 
     def _place(self, track: Track, index: int, residual: Residual, mode: Mode, aim: Aim, *, largest: bool) -> Place:
-        """Return the place at a position; where equal nodes have several descriptions, one of them."""
-        if index >= track.held:  # nothing was observed, and nothing is changed in mode `few`
+        """Return the place at a position. If equal nodes have several descriptions, one description is used for all."""
+        if index >= track.held:  # no observations here, and mode `few` changes nothing
             index, aim, mode = track.held, "value", UNCHANGED if mode.kind == "few" else mode
         described = track, index, residual, mode if mode.left else UNCHANGED, aim, largest
         if described not in self._places:
@@ -186,7 +190,7 @@ class Deciding:
         return float(place.values[state])
 
     def _fill(self, pending: list[tuple[Place, int]]) -> None:
-        """Value some nodes, the last first, and before each of them all that it leads to and that has no value."""
+        """Evaluate some nodes, the last one first. Nodes to which they lead are evaluated before them."""
         opened: dict[tuple[Place, int], Node] = {}
         while pending:
             place, state = at = pending[-1]
@@ -217,7 +221,7 @@ class Deciding:
         return Node(kept, [self._option(place, ahead, state, action) for action in self._available(state)])
 
     def _ahead(self, place: Place, after: Residual, later: Mode) -> float | Place:
-        """Return the value of what follows a node, or where it is found."""
+        """Return the value after the step from a node, or the place that has the values."""
         if isinstance(after, Const):
             return float(after == TRUE)
         return self._place(place.track, place.position + 1, after, later, place.aim, largest=place.largest)
@@ -255,7 +259,7 @@ class Deciding:
         return self._afters[key]
 
     def _pick(self, place: Place, state: int) -> int:
-        """Return the optimal policy's action in a node: the best one had nothing been observed."""
+        """Return the optimal policy's action in a node, that is, the best action without any observation."""
         track = place.track.prior or place.track
         free = Mode("free", FOREVER)
         prior = self._place(track, place.position, place.residual, free, "value", largest=place.largest)
@@ -271,7 +275,7 @@ class Deciding:
 
 
 def _missing(options: Iterable[Option]) -> list[tuple[Place, int]]:
-    """Return the nodes that some options lead to and that have no value."""
+    """Return the nodes without a value to which the options lead."""
     missing = []
     for option in options:
         if option.row is not None and isinstance(option.ahead, Place):
@@ -289,7 +293,7 @@ def _best_of(node: Node, place: Place) -> float:
 
 
 def _worth(option: Option, aim: Aim) -> float:
-    """Return the value of an option, once that of what follows is known."""
+    """Return the value of an option; the values after its step must be known."""
     if option.row is None:
         assert isinstance(option.ahead, float)
         return option.ahead
@@ -302,13 +306,13 @@ def _worth(option: Option, aim: Aim) -> float:
 
 
 def _begun(goal: Goal, frame: Frame) -> tuple[int, Residual]:
-    """Return the index of the intervention's pair, and what the goal requires from there on."""
+    """Return the index of the intervention's pair, and the goal's residual from this pair on."""
     _, start = position(goal.world.offset, len(frame.steps))
     return start, goal.measure.path if isinstance(goal.measure, Probability) else goal.measure
 
 
 def _tied(actions: list[int], worths: list[float], best: float) -> list[int]:
-    """Return the actions that are as good as the best."""
+    """Return the actions that are as good as the best one, up to the tolerance."""
     return [action for action, worth in zip(actions, worths, strict=True) if abs(worth - best) <= _near(best)]
 
 

@@ -1,11 +1,12 @@
-"""Extremes of a value: with what was never recorded as bad, and as good, as it can be.
+"""Extremes of a value: the values if everything never recorded is as bad, or as good, as possible.
 
-1. A pair (state, action) that was never recorded leads to `elsewhere`, of which nothing is known but that it is there.
-   The counts also name states in which the truth of a label is unknown.
-2. Each occurrence of a label is marked: `+` where its truth can only make the formula true, `-` where it can only make
-   it false. Where it is unknown, every `-` and no `+` label holds at the low extreme; at the high one the reverse.
-3. A step in `elsewhere`, and the step into it, earns the least (greatest) reward of the model, or none.
-4. All else is as estimated, and each extreme is the value of an ordinary query.
+1. A pair (state, action) that was never recorded leads to the state `elsewhere`, about which nothing is known. The
+   counts also name states in which the truth of a label is unknown.
+2. Each occurrence of a label is marked: `+` if its truth can only help to make the formula true, `-` if it can only
+   help to make it false. In states in which the label is unknown, at the low extreme every `-` label holds and no `+`
+   label holds. At the high extreme it is the reverse.
+3. A step in or into `elsewhere` earns the least (greatest) reward of the model, or 0 if that is less (greater).
+4. All other parts of the model are as estimated. Each extreme is the value of an ordinary query.
 
 Definition: docs/semantics.md, section 13.9.
 """
@@ -42,7 +43,7 @@ from monitor.types import NO_EXTREMES, CausalModel
 
 Band = tuple[float, float]
 KNOWN = ("elsewhere", "unseen_end")
-"""Labels that say where the recordings end."""
+"""Labels of the states at which the recordings end."""
 
 
 class Extremes:
@@ -51,8 +52,8 @@ class Extremes:
     Args:
         setting: models, policies, and the state the episode ended in.
         actions: the index of each action that some `do(..)` names.
-        causal_model: the class that bounds of an extreme refer to.
-        delta: probability that the confidence set misses a row; None: without guaranteed bands.
+        causal_model: the class of causal models for bounds of an extreme.
+        delta: probability that the confidence set misses a row; None if there are no guaranteed bands.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class Extremes:
         return frozenset(known | {bool(end.labels[f"+{name}"][state]) for end in self._mains})
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
-        """Return the least and the greatest value of a goal; None if nothing unknown can matter, or it has none.
+        """Return the least and the greatest value of a goal; None if nothing unknown matters, or without extremes.
 
-        `aim`: of each of the two, the value or one of its bounds over the class of causal models.
+        `aim`: whether to return, at each extreme, the value or one of its bounds over the class of causal models.
         """
         if not self.due or self.refused(goal):
             return None
@@ -93,7 +94,7 @@ class Extremes:
         return ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
 
     def refused(self, goal: Goal) -> str:
-        """Return why a goal has no extremes; empty if it has."""
+        """Return the reason why a goal has no extremes; empty if the goal has extremes."""
         if not self.due or not isinstance(goal.measure, Probability):
             return ""
         try:
@@ -103,9 +104,9 @@ class Extremes:
         return ""
 
     def guaranteed(self, goal: Goal, frame: Frame) -> Band | None:
-        """Return the guaranteed band of a goal, unknown labels at their worst for one end, at their best for the other.
+        """Return the guaranteed band of a goal: one end with unknown labels at their worst, one with them at best.
 
-        None where only `elsewhere` has some, or none is defined.
+        Return None if only `elsewhere` has unknown labels, or if no band is defined.
         """
         if not self._bands or self.refused(goal):
             return None
@@ -119,7 +120,7 @@ class Extremes:
         return ends[0] if len(ends) == 1 else (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0])
 
     def side(self, goal: Goal, *, best: bool) -> tuple[Unroll, Goal] | None:
-        """Return the evaluator of one extreme, with a goal as it evaluates it; None where `quantity` is."""
+        """Return the evaluator of one extreme, and the goal in its form; None if `quantity` returns None."""
         if not self.due or self.refused(goal):
             return None
         return self._sides[best], _marked_goal(goal, goal.world.change)
@@ -138,7 +139,7 @@ def _marked_goal(goal: Goal, change: InterventionRef) -> Goal:
 
 
 def _leads(model: MDP, places: set[int]) -> bool:
-    """Return whether some pair leads to another state of which something is unknown."""
+    """Return whether a pair leads to another state about which something is unknown."""
     pairs = ((s, a) for s in range(model.states) for a in range(model.actions) if places)
     return any(k != s and k in places for s, a in pairs for k in model.row(s, a)[0].tolist())
 
@@ -148,7 +149,7 @@ def _counted(model: MDP) -> Mapping[str, Bools]:
 
 
 def _with_unknown(model: MDP, places: set[int], *, best: bool) -> MDP:
-    """Return the main model with marked labels, and the rewards of what is unknown, for one extreme."""
+    """Return the main model with marked labels, and with the rewards of unknown parts, for one extreme."""
     there = np.array([state in places for state in range(model.states)])
     labels = {}
     for name, where in model.labels.items():
@@ -172,7 +173,7 @@ def _with_unknown(model: MDP, places: set[int], *, best: bool) -> MDP:
 
 
 def _marked(formula: Formula, *, helps: bool) -> Formula:
-    """Return a path formula with its labels marked. `helps`: truth of this part can only make the whole true."""
+    """Return a path formula with its labels marked. `helps`: the truth of this part can only make the whole true."""
     match formula:
         case Const():
             return formula

@@ -1,12 +1,12 @@
-"""Guaranteed band of a measure: bounds over every causal model and every row that the counts of learned models leave.
+"""Guaranteed band of a measure: bounds over every causal model and every row that is possible given the counts.
 
-1. A node is an offset (as the world from there on), a state, and the residual of the formula. Nodes are found forwards
-   and valued backwards, like those of `unroll.py`; each takes the worst or the best row by itself.
-2. At an observed step a row is one that the observation leaves (`intervals.py`), and the pair observed, in the model
-   observed, has the observed outcome. At the last observed pair and beyond, a row is any in its box.
-3. Nothing is known of `elsewhere`, the state that stands for all that was never seen: a residual there is worth 0 or 1
-   unless all label sequences decide it alike; a step there, and the step into it, may earn any reward of the model, or
-   none.
+1. A node is an offset (represented by the world from it on), a state, and the residual of the formula. Nodes
+   are found forwards and evaluated backwards, as in `unroll.py`. Each node has its own worst or best row.
+2. At an observed step, a row may be any row that is possible given the observation (`intervals.py`). If pair and model
+   are the observed ones, so is the outcome. At the last observed pair and later, a row may be any row in its box.
+3. Nothing is known about `elsewhere`, the state that represents all unseen states. There, the value of a residual may be
+   anything from 0 to 1, unless all label sequences decide it in the same way. A step in or into this state may earn any
+   reward of the model, or none.
 
 Definition: docs/semantics.md, section 13.4.
 """
@@ -37,8 +37,8 @@ MOST_LABELS = 8
 class ActionBranch:
     """One action of a node, with its weight.
 
-    `after`: the next residual. `box`: the rows. `observed`: p* of the transition observed here, 1 if there is none.
-    `rewards`: least and greatest reward of this step by successor, empty if it does not count.
+    `after`: the next residual. `box`: the possible rows. `observed`: p* of the transition observed here, 1 if none was
+    observed. `rewards`: least and greatest reward of this step for each successor, empty if the reward does not count.
     """
 
     weight: float
@@ -90,7 +90,10 @@ class Guaranteed:
         return bands[0][0] - bands[1][1], bands[0][1] - bands[1][0]
 
     def _undefined(self, goal: Goal) -> bool:
-        """Return whether quantities are nested, rewards vary, a change decides, or the episode's end changes a row."""
+        """Return whether no band is defined.
+
+        This is so if quantities are nested, rewards vary, a change decides, or the episode's end changes a row.
+        """
         if any(change.decides for change in _changes(goal)):
             return True
         setting, end = self._setting, self._setting.end
@@ -101,7 +104,7 @@ class Guaranteed:
         return bool(nested(goal.measure.path))
 
     def _measure(self, goal: Goal, change: InterventionRef, frame: Frame) -> Band:
-        """Find the nodes forwards, then value them backwards."""
+        """Return the band of a measure under a change: find the nodes forwards, then evaluate them backwards."""
         _, start = position(goal.world.offset, len(frame.steps))
         world = intervene(frame, start, change, self._actions[change.name] if change.kind == "action" else None)
         measure, model = goal.measure, world.now.model
@@ -137,7 +140,7 @@ class Guaranteed:
         return lambda atom: isinstance(atom, Label) and bool(known[atom.name][state])
 
     def _row(self, world: World, state: int, action: int) -> tuple[Box, float]:
-        """Return the box of the row at the present offset, and p* of the transition observed here."""
+        """Return the box of the row at the current offset, and p* of the transition observed there."""
         model = world.now.model
         if len(world.seen) < 2:
             return self._box(model, state, action), 1.0
@@ -155,7 +158,7 @@ class Guaranteed:
         return self._boxes[key]
 
     def _rewards(self, moment: Moment, state: int, action: int, box: Box) -> dict[int, Band]:
-        """Return the rewards of a step by successor; the step into `elsewhere` may earn any."""
+        """Return the rewards of a step for each successor; a step into `elsewhere` may earn any reward."""
         going, successors = replace(moment, ended=False), sorted(box)
         paid = self._setting.rewards(going, state, action, np.array(successors)).tolist()
         rewards: dict[int, Band] = {k: (reward, reward) for k, reward in zip(successors, paid, strict=True)}
@@ -163,7 +166,7 @@ class Guaranteed:
         return {k: self._any_reward(moment.model) if k == unknown else band for k, band in rewards.items()}
 
     def _any_reward(self, model: str) -> Band:
-        """Return the least and the greatest reward of the transitions of a model, 0 among them."""
+        """Return the least and the greatest reward of the transitions of a model, including 0."""
         if model not in self._extremes:
             main, dynamics, moment = self._setting.main, self._setting.models[model], Moment(0, model, ended=False)
             earned = main.rewards.reshape(-1)
@@ -174,7 +177,7 @@ class Guaranteed:
         return self._extremes[model]
 
     def _following(self, layer: Layer, model: str) -> set[Node]:
-        """Return the nodes behind those of a layer whose value is not known: residual open, state not `elsewhere`."""
+        """Return the successor nodes of a layer that must be evaluated: residual undecided, state not `elsewhere`."""
         unknown = self._elsewhere(model)
         return {
             (branch.after, successor)
@@ -190,7 +193,7 @@ class Guaranteed:
         return None if counts is None else counts.elsewhere
 
     def _value(self, branches: list[ActionBranch], known: Mapping[Node, Band], model: str) -> Band:
-        """Return the band of a node, given those of the nodes behind it."""
+        """Return the band of a node, given the bands of its successor nodes."""
         ends = [0.0, 0.0]
         for branch in branches:
             ahead = {successor: self._ahead(branch.after, successor, known, model) for successor in branch.box}
@@ -201,7 +204,7 @@ class Guaranteed:
         return ends[0], ends[1]
 
     def _ahead(self, residual: Residual, state: int, known: Mapping[Node, Band], model: str) -> Band:
-        """Return the band of a residual in a state; `known`: of the nodes of that offset."""
+        """Return the band of a residual in a state; `known`: the bands of the nodes at this offset."""
         if isinstance(residual, Const):
             return (float(residual == TRUE),) * 2
         if state != self._elsewhere(model):
@@ -227,7 +230,7 @@ class Guaranteed:
         return self._decisions[residual]
 
     def _rests(self, residual: Residual) -> set[Residual]:
-        """Return what may remain after one more state; nothing if there are too many labels to try."""
+        """Return the possible residuals after one more state; empty if there are too many labels to try."""
         assert not isinstance(residual, Reward)
         if residual not in self._followed:
             names = sorted(labels(residual))
@@ -243,5 +246,5 @@ def _looked_up(truths: Mapping[str, bool]) -> Callable[[Label | Goal], bool]:
 
 
 def _changes(goal: Goal) -> list[InterventionRef]:
-    """Return the changes of a goal's world, and of the world it is compared with."""
+    """Return the changes of a goal's world, and of the world with which it is compared."""
     return [goal.world.change, *([] if goal.world.baseline is None else [goal.world.baseline])]

@@ -1,6 +1,6 @@
-"""Verdicts where states are hidden, or policies remember: what is checked first, and how the answer is put together.
+"""Verdicts for models with hidden states or policies with memory: validation of the input, and the parts of a verdict.
 
-Read `hidden_path.py` (what may have happened) and `hidden_values.py` (what would have) after it.
+After this module, read `hidden_path.py` (the possible true paths) and `hidden_values.py` (the counterfactual values).
 
 Definition: docs/semantics.md, section 16.
 """
@@ -43,7 +43,7 @@ def judge_hidden(
     start_observed: bool,
     acted: Sequence[str],
 ) -> Verdict:
-    """Evaluate one formula on one path of observations; arguments and errors are those of `judge`."""
+    """Evaluate one formula on one path of observations; arguments and errors as for `judge`."""
     formula = parse(text)
     minds = _minds(model, policies)
     check_models(models, model)
@@ -88,10 +88,10 @@ def judge_hidden(
 def beliefs(
     model: MDP, path: Sequence[Sequence[object]], policies: Mapping[str, object], acted: Sequence[str]
 ) -> list[tuple[float, ...]]:
-    """Return the belief before each pair of a path, as a stream has it: place, weight, place, weight, ...
+    """Return the belief before each pair of a path, in the form of a stream: place, weight, place, weight, ...
 
-    The first pair may have the belief before it as a third element; without, it is that at the start of an episode.
-    `acted`: as in `judge`. Raises PathError, PolicyError, ConfigError, LimitError.
+    The first pair may have the belief before it as a third element. Without it, the belief is that at the start of an
+    episode. `acted`: as for `judge`. Raises PathError, PolicyError, ConfigError, LimitError.
     """
     minds = _minds(model, policies)
     pairs, before = _checked_path(path, minds)
@@ -114,7 +114,10 @@ def _minds(model: MDP, policies: Mapping[str, object]) -> Minds:
 
 
 def _check_formula(formula: Formula, text: str, minds: Minds) -> None:
-    """Raise FormulaError where a formula asks for what nobody sees, or hands back where a policy remembers."""
+    """Raise FormulaError if a formula depends on something that is never observed.
+
+    Also raise it if a formula hands control back to a policy with memory.
+    """
     for node in subformulas(formula, nested=False):
         if isinstance(node, Label):
             raise error_at(f'"{node.name}" is about a state that nobody sees; ask how likely it is', text, node.at)
@@ -135,7 +138,7 @@ def _check_change(change: InterventionRef, text: str, minds: Minds) -> None:
 
 
 def _check_memory(acted: Sequence[str], minds: Minds) -> None:
-    """Raise PathError where it is not known what the policy that acted chose, or what it remembered."""
+    """Raise PathError if the choice or the memory of the policy that acted is unknown."""
     if UNKNOWN_POLICY in acted:
         raise PathError("a policy that is not configured acted, and what it reads is not known")
     readers = {minds.readers[name].content(): minds.readers[name] for name in ("nominal", *acted)}
@@ -178,7 +181,7 @@ def _number(given: object, n: int) -> int | None:
 
 
 def _belief(given: object, minds: Minds) -> dict[Place, float]:
-    """Return a belief given as plain data."""
+    """Convert a belief from plain data."""
     listed = list(given) if isinstance(given, Iterable) else []
     if not listed or len(listed) % minds.size or not all(isinstance(each, int | float) for each in listed):
         raise PathError("pair 0: the belief before it is not place, weight, place, weight, ...")
@@ -196,7 +199,7 @@ def _belief(given: object, minds: Minds) -> dict[Place, float]:
 
 
 def _frame(pairs: Sequence[Seen], acted: Sequence[str]) -> Frame:
-    """Return the frame of the path; states are in the places of `hidden_path`, not here."""
+    """Return the frame of the path. It has no states, because states are in the places of `hidden_path`."""
     steps = tuple(
         Step(0, action, Moment(policy, MAIN, ended=False)) for (_, action), policy in zip(pairs, acted, strict=True)
     )
@@ -204,6 +207,6 @@ def _frame(pairs: Sequence[Seen], acted: Sequence[str]) -> Frame:
 
 
 def _likeliest(now: Mapping[int, float]) -> dict[int, float]:
-    """Return the likeliest states, the first first; rounding does not decide which they are."""
+    """Return the likeliest states, in descending order of probability; rounding does not influence the selection."""
     ordered = sorted(now.items(), key=lambda each: (-round(each[1], BELIEF_DIGITS), each[0]))
     return dict(ordered[:MOST_BELIEVED])

@@ -1,12 +1,13 @@
-"""What may have happened on a path of observations: the places, and how likely each is.
+"""Possible true paths for a path of observations: the places, and the probability of each.
 
-1. A *place* is the hidden state with what every policy that remembers would remember there, before the pair is read.
-   Policies of one content are one, and they are in the order of their contents.
-2. A *happening* of a pair at a place is an observation and an action, with its probability. What was not observed may
-   have been anything. An action that the acting policy takes at no possible place says nothing.
-3. `prior` of a pair has the probability of each place given all earlier pairs; it is found forwards.
-4. `ahead` of a pair has for each place the probability of this pair and all later ones, divided by their probability
-   given the earlier pairs; it is found backwards. So the products of the two have the sum 1 at every pair.
+1. A *place* is the hidden state, with the memory that every policy with memory would have there before the pair is
+   read. Policies with the same content count as one. Policies are in the order of their contents.
+2. A *happening* of a pair at a place is an observation and an action, with their probability. A missing observation or
+   action may have any value. If the acting policy takes the observed action at no possible place, the action gives no
+   information.
+3. `prior` of a pair has the probability of each place given all earlier pairs. It is computed forwards.
+4. `ahead` of a pair has, for each place, the probability of this pair and all later pairs, divided by their probability
+   given the earlier pairs. It is computed backwards. So at every pair, the products of `prior` and `ahead` sum to 1.
 
 Definitions: docs/semantics.md, sections 16.1 and 16.2.
 """
@@ -32,7 +33,7 @@ Seen = tuple[int | None, int | None]
 
 
 class Place(NamedTuple):
-    """The hidden state, and what each policy that remembers would remember there."""
+    """The hidden state, and the memory that each policy with memory would have there."""
 
     state: int
     memories: tuple[int, ...]
@@ -42,7 +43,10 @@ Belief = Mapping[Place, float]
 
 
 class Happening(NamedTuple):
-    """What may have been observed and done at a place. `action` None: not yet taken. `memories`: after reading."""
+    """A possible observation and action at a place.
+
+    `action`: None if not yet taken. `memories`: the memories after the pair was read.
+    """
 
     observation: int
     action: int | None
@@ -51,10 +55,10 @@ class Happening(NamedTuple):
 
 
 class Minds:
-    """The policies of a model, and what they remember.
+    """The policies of a model, and their memories.
 
     Args:
-        model: with emissions, or without: then the state is seen.
+        model: the MDP; without emissions, the state is observed.
         readers: name -> policy.
     """
 
@@ -73,11 +77,11 @@ class Minds:
 
     @property
     def size(self) -> int:
-        """Return how many numbers of plain data an entry of a belief has: place, weight, and what networks remember."""
+        """Return the number of numbers in a belief entry as plain data: place, weight, and the memories of networks."""
         return 2 + sum(reader.width for reader in self._rememberers)
 
     def place(self, number: int, remembered: Sequence[float]) -> Place:
-        """Return the place with a number, mixed radix, the state first; `remembered`: the numbers of networks."""
+        """Return the place with a number (mixed radix, state first); `remembered`: the memories of networks."""
         memories: list[int] = []
         rest = tuple(remembered)
         for reader in reversed(self._rememberers):
@@ -88,7 +92,7 @@ class Minds:
         return Place(number, tuple(memories))
 
     def plain(self, belief: Belief) -> tuple[float, ...]:
-        """Return a belief as plain data: place, weight, what networks remember there, place, weight, ..."""
+        """Return a belief as plain data: place, weight, memories of networks, place, weight, ..."""
         found: defaultdict[tuple[float, ...], float] = defaultdict(float)
         for place, weight in belief.items():
             number = place.state
@@ -104,18 +108,18 @@ class Minds:
         return Place(state, (0,) * len(self._rememberers))
 
     def remembered(self, reader: Reader, memories: tuple[int, ...]) -> int:
-        """Return what a policy remembers: 0 if nothing."""
+        """Return the memory of a policy, 0 if it has none."""
         return memories[self._rememberers.index(reader)] if reader.remembers else 0
 
     def after(self, memories: tuple[int, ...], state: int, observation: int) -> tuple[int, ...]:
-        """Return what is remembered after reading."""
+        """Return the memories after a pair is read."""
         return tuple(
             reader.read(memory, state if reader.sees_state else observation)[0]
             for reader, memory in zip(self._rememberers, memories, strict=True)
         )
 
     def choice(self, reader: Reader, memories: tuple[int, ...], state: int, observation: int) -> list[float]:
-        """Return the distribution [A] of a policy's action; `memories`: before reading."""
+        """Return the distribution [A] of a policy's action; `memories`: the memories before the pair is read."""
         _, chosen = reader.read(self.remembered(reader, memories), state if reader.sees_state else observation)
         found: list[float] = chosen.tolist()
         return found
@@ -123,9 +127,10 @@ class Minds:
 
 @dataclass(frozen=True)
 class Watched:
-    """A path, and what may have happened on it. Raises PathError where that is nothing, LimitError if it is too much.
+    """A path of observations, and its possible true paths.
 
-    `acted`: the policy that acted at each pair. `before`: the belief before the first one.
+    `acted`: the policy that acted at each pair. `before`: the belief before the first pair. Raises PathError if no true
+    path is possible, LimitError if there are too many places.
     """
 
     minds: Minds
@@ -135,9 +140,10 @@ class Watched:
 
     @cached_property
     def _forwards(self) -> tuple[list[Belief], list[float], list[bool]]:
-        """Beliefs before each pair and after the last; probability of each pair; whether its action says nothing.
+        """Return beliefs, the probability of each pair, and for each pair whether its action gives no information.
 
-        The belief after the last pair has the places at it, with the memories before it was read.
+        Beliefs are before each pair, and after the last. The belief after the last pair has the places at this pair,
+        with the memories before it was read.
         """
         beliefs, chances, silent, count = [self.before], list[float](), list[bool](), 0
         for k, (seen, action) in enumerate(self.pairs):
@@ -164,7 +170,10 @@ class Watched:
         return beliefs, chances, silent
 
     def _says_nothing(self, k: int, here: Belief) -> bool:
-        """Return whether the action of a pair says nothing: it is not known which policy chose it, or none would."""
+        """Return whether the action of a pair gives no information.
+
+        This is so if the policy that chose it is unknown, or if this policy never chooses it at a possible place.
+        """
         reader = self.acting(k)
         if reader is None:
             return True
@@ -176,9 +185,10 @@ class Watched:
         )
 
     def acting(self, k: int) -> Reader | None:
-        """Return the policy that acted at a pair; None: what it chooses there is not known.
+        """Return the policy that acted at a pair; None if its choice at this pair is unknown.
 
-        That one is not configured, or remembers since it took over, which may have been before the path.
+        The choice is unknown if the policy is not configured. It is also unknown if the policy has memory since its
+        takeover, which may have been before the path.
         """
         if self.acted[k] == UNKNOWN_POLICY:
             return None
@@ -188,7 +198,7 @@ class Watched:
 
     @property
     def chances(self) -> list[float]:
-        """Probability of each pair given the earlier ones."""
+        """Probability of each pair given the earlier pairs."""
         return self._forwards[1]
 
     def prior(self, k: int) -> Belief:
@@ -197,12 +207,12 @@ class Watched:
 
     @property
     def silent(self) -> list[bool]:
-        """Whether the action of each pair says nothing."""
+        """For each pair, whether its action gives no information."""
         return self._forwards[2]
 
     @property
     def now(self) -> dict[int, float]:
-        """Probability of each state at the last pair, given all of them."""
+        """Probability of each state at the last pair, given all pairs."""
         found: defaultdict[int, float] = defaultdict(float)
         for place, weight in self._forwards[0][-1].items():
             found[place.state] += weight
@@ -210,7 +220,7 @@ class Watched:
 
     @cached_property
     def ahead(self) -> list[dict[Place, float]]:
-        """For each pair, and each place at it, the probability of what was observed from it on: see 4 above."""
+        """For each pair and place, the relative probability of the observations from this pair on: see 4 above."""
         found: list[dict[Place, float]] = []
         for k in reversed(range(len(self.pairs))):
             later = found[-1] if found else None
@@ -246,7 +256,7 @@ class Watched:
         return {}
 
     def happenings(self, k: int, place: Place, *, silent: bool | None = None) -> Iterator[Happening]:
-        """Yield what may have been observed and done at a place of pair `k`."""
+        """Yield the possible observations and actions at a place of pair `k`."""
         _, action = self.pairs[k]
         reader = self.acting(k)
         silent = self.silent[k] if silent is None else silent
@@ -270,7 +280,7 @@ class Watched:
                 yield Happening(observation, action, memories, shown * chance)
 
     def _readings(self, k: int, place: Place) -> Iterator[tuple[int, tuple[int, ...], float]]:
-        """Yield observation, memories after reading, probability of what may have been observed at a place."""
+        """Yield each possible observation at a place, with the memories after reading and the probability."""
         seen, _ = self.pairs[k]
         for observation, chance in self.minds.model.shown(place.state):
             if seen is None or observation == seen:

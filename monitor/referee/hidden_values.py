@@ -1,17 +1,18 @@
-"""Values of goals where states are hidden: what happened and what would have happened, valued backwards together.
+"""Values of goals if states are hidden: factual and counterfactual paths together, evaluated backwards.
 
-1. A node of an observed pair is a place (`hidden_path`), the counterfactual state with what the policy in force
-   remembers there, and the residual of the formula. Beyond the last pair it has no place, but the state in which the
-   episode has ended, if it has: there that state is absorbing.
-2. The value of a node is the sum, over what may have been observed and done at the pair, and over the next true state,
-   of their probability times the mean over what would have been observed, done and reached with the same noise.
-   Observation, action and next state are each drawn by the closed form of `row.py`.
-3. A residual that is true is worth what was observed from there on (`Watched.ahead`), for that still weighs the places.
-   A reward is weighed in the same way.
-4. Where no other policy is in force, the action taken is taken in the state really visited, if the policy remembers
-   there what it really did, and whether it would take that action or not.
+1. A node of an observed pair is a place (`hidden_path`), the counterfactual state with the memory of the policy in
+   force, and the residual of the formula. A node beyond the last pair has no place. If the episode has ended, it has
+   the end state instead, which is absorbing there.
+2. The value of a node is a sum over the possible observations and actions at the pair, and over the next true state.
+   Each term is their probability times the mean over counterfactual observation, action and next state with the same
+   noise. Each of these three has the closed form of `row.py`.
+3. The value of a residual that is true is the probability of the later observations (`Watched.ahead`), because these
+   still influence the probability of a place. A reward is weighted in the same way.
+4. If no other policy is in force, the observed action is taken in the true state, even if the policy would not take
+   it. This requires that the policy's counterfactual memory equals its true memory.
 
-Nodes are found forwards and valued backwards, with no weight of a pair of states carried forwards, and no automaton.
+Nodes are found forwards and evaluated backwards. No weight of a pair of states is carried forwards, and there is no
+automaton.
 
 Definition: docs/semantics.md, section 16.3.
 """
@@ -44,14 +45,14 @@ Decision = tuple[int, int, float]
 
 
 class Other(NamedTuple):
-    """The counterfactual state, and what the policy in force remembers there."""
+    """The counterfactual state, and the memory of the policy in force there."""
 
     state: int
     memory: int
 
 
 class Node(NamedTuple):
-    """What happened (a place, the state the episode ended in, or None), what would have, and what is left to see."""
+    """A node: the true place (or the state in which the episode ended, or None), counterfactual state, and residual."""
 
     true: Place | int | None
     other: Other
@@ -59,7 +60,7 @@ class Node(NamedTuple):
 
 
 class Present(NamedTuple):
-    """An offset of a world: the world from there on, the number of its pair, and the policy whose memory is kept."""
+    """An offset of a world: the world from it on, the index of its pair, and the policy whose memory is kept."""
 
     world: World
     k: int
@@ -67,7 +68,7 @@ class Present(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges of a node: the part of its value that is settled, and the weight of each node it depends on."""
+    """Edges of a node: the part of its value that is decided, and the weight of each node on which it depends."""
 
     settled: float
     to: Mapping[Node, float]
@@ -78,9 +79,9 @@ class HiddenUnroll:
 
     Args:
         watched: the path.
-        models: name -> model; the main one as `MAIN`.
-        actions: the index of each action that some `do(..)` names.
-        terminated: the episode has ended at the last pair.
+        models: name -> model; the main model has the name `MAIN`.
+        actions: the index of each action that a `do(..)` names.
+        terminated: whether the episode has ended at the last pair.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class HiddenUnroll:
         return sum(weight * known[roots[place]] for place, weight in self._watched.prior(start).items())
 
     def _begins(self, carried: Reader, place: Place, *, takes_over: bool) -> int:
-        """Return what the policy in force remembers at the intervention."""
+        """Return the memory of the policy in force at the intervention."""
         fresh = takes_over and not carried.shadows
         return 0 if fresh else self._minds.remembered(carried, place.memories)
 
@@ -172,11 +173,14 @@ class HiddenUnroll:
         return truth
 
     def _ahead(self, k: int, true: Place | int | None) -> float:
-        """Return what was observed from pair `k` on, where this is true; nothing was beyond the last pair."""
+        """Return the relative probability of the observations from pair `k` on, given the place; 1 beyond the path."""
         return self._watched.ahead[k].get(true, 0.0) if isinstance(true, Place) else 1.0
 
     def _steps(self, now: Present, node: Node) -> Iterator[tuple[Place | int | None, Other, int | None, float]]:
-        """Yield what may be next: what happened, what would have, by which action (None: it has ended), weight."""
+        """Yield the possible next true places and counterfactual states, each with the action and the weight.
+
+        The action is None if the episode has ended.
+        """
         if not isinstance(node.true, Place):
             yield from self._free(now, node.true, node.other)
             return
@@ -206,7 +210,7 @@ class HiddenUnroll:
     def _free(
         self, now: Present, end: int | None, other: Other
     ) -> Iterator[tuple[int | None, Other, int | None, float]]:
-        """Yield what may be next beyond the last pair."""
+        """Yield the possible next states beyond the last pair, like `_steps`."""
         if end is not None and end == other.state:
             yield end, other, None, 1.0
             return
@@ -223,7 +227,7 @@ class HiddenUnroll:
                 yield end, Other(successor, memory), action, chance * part
 
     def _decisions(self, now: Present, place: Place, each: Happening, other: Other) -> list[Decision]:
-        """Return what would have been done at a pair."""
+        """Return the counterfactual decisions at a pair."""
         key = now.k, now.world.now.policy, now.world.changed == 0, now.carried, place, each, other
         if key not in self._decided:
             self._decided[key] = list(self._decide(now, place, each, other))
@@ -247,7 +251,7 @@ class HiddenUnroll:
                 yield action, memory, shown * float(chosen[action])
 
     def _chosen(self, now: Present, other: Other, read: int) -> tuple[Floats, int]:
-        """Return the distribution [A] of the action in force with prior noise, and what is remembered afterwards."""
+        """Return the distribution [A] of the action with prior noise, and the memory after it."""
         policy = now.world.now.policy
         if not isinstance(policy, str):
             always: Floats = np.eye(1, self._minds.model.actions, policy)[0]
@@ -266,7 +270,7 @@ class HiddenUnroll:
         return self._rows[key]
 
     def _same_noise(self, at: tuple[int, int, int], model: str, state: int, action: int) -> Chances:
-        """Return successors elsewhere, given the transition `at` (state, action, successor) of the main model."""
+        """Return successors of another pair, given the transition `at` (state, action, successor) of the main model."""
         key = at, model, state, action
         if key not in self._rows:
             row = self._row(MAIN, *at[:2])
@@ -274,7 +278,7 @@ class HiddenUnroll:
         return self._rows[key]
 
     def _same_sight(self, state: int, observation: int, other: int) -> Chances:
-        """Return what would have been observed in another state, given what was."""
+        """Return the observations in another state, given the actual observation in `state`."""
         key = "sight", state, observation, other
         if key not in self._rows:
             shown = self._minds.model.shown
@@ -283,7 +287,7 @@ class HiddenUnroll:
 
 
 def _with_same_noise(observed: Chances, outcome: int, asked: Chances) -> Chances:
-    """Return the outcomes of one distribution, given that another one with the same noise gave `outcome`."""
+    """Return the outcomes of the distribution `asked`, given that `observed` gave `outcome` with the same noise."""
     if observed == asked:
         return [(outcome, 1.0)]
     both = sorted({each for each, _ in observed} | {each for each, _ in asked})

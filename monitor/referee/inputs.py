@@ -31,8 +31,8 @@ def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int,
     """Return the path as plain numbers.
 
     Raises:
-        PathError: no pair, a pair that is not one, a state or action that does not exist or is unavailable, an action
-            missing before the last pair, or a transition to which the model gives probability 0.
+        PathError: the path is empty, an element is not a pair, a state or action does not exist or is unavailable, an
+            action before the last pair is missing, or a transition has probability 0 in the model.
     """
     try:
         pairs = [(index(state), None if action is None else index(action)) for state, action in path]
@@ -58,7 +58,7 @@ def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int,
 
 
 def check_acted(acted: Sequence[str], length: int, policies: Mapping[str, object]) -> None:
-    """Raise PathError unless an existing policy, or UNKNOWN_POLICY, is named for each pair, or none at all."""
+    """Raise PathError unless `acted` is empty, or names an existing policy or UNKNOWN_POLICY for each pair."""
     if len(acted) not in (0, length):
         raise PathError(f"the path has {length} pairs, and the policies that acted are named for {len(acted)} of them")
     unknown = sorted(set(acted) - set(policies) - {UNKNOWN_POLICY})
@@ -107,9 +107,10 @@ def named_actions(
 
 
 def action_meant(text: str, names: Sequence[str], count: int) -> int | None:
-    """Return the action that `do(text)` takes: that of the name; else, of a number, the only one whose name equals it.
+    """Return the action of `do(text)`; None if there is no such action.
 
-    Where no name is a number, a number is an index. None: there is no such action.
+    The text is an action's name. If it is a number, it may also be the only action whose name is an equal number. If no
+    name is a number, a number is an index.
     """
     if text in names:
         return list(names).index(text)
@@ -123,7 +124,7 @@ def action_meant(text: str, names: Sequence[str], count: int) -> int | None:
 
 
 def _names(formula: Formula) -> Iterator[tuple[str, str, int]]:
-    """Yield kind, name and position in the text of everything that a formula names."""
+    """Yield kind, name and position in the text of each name in a formula."""
     for node in subformulas(formula):
         match node:
             case Label(name, at):

@@ -1,11 +1,13 @@
 """Boxes of learned rows: an interval for each successor, and extreme means over the rows in a box.
 
-1. Of delta, the row of rank r gets delta w(r), w(n) = 1 / (2.11 (n + 1) ln(n + 1)^2); its m-th discovered successor
-   gets alpha = delta w(r) w(m) / 2. With c successes in the n draws since its discovery, the probabilities p with
-       B(c + 1/2, n - c + 1/2) / (B(1/2, 1/2) p^c (1 - p)^(n - c)) <= 1 / alpha
-   are possible. The mass never seen is at most 1 - alpha^(1/n), n the draws since the last discovery.
-2. Let row p, with the outcome i, and the row q of the other world lie in their boxes. Every causal model that couples
-   them gives m_k = p* x_k, p* the least probability of i, with sum m = p*, m_k <= u_k, sum max(l_k, m_k) <= 1.
+1. The row of rank r gets the part delta w(r) of delta, with w(n) = 1 / (2.11 (n + 1) ln(n + 1)^2). The m-th discovered
+   successor of this row gets alpha = delta w(r) w(m) / 2. With c successes in the n draws since the discovery, the
+   possible probabilities p are those with
+       B(c + 1/2, n - c + 1/2) / (B(1/2, 1/2) p^c (1 - p)^(n - c)) <= 1 / alpha.
+   The mass of unseen successors is at most 1 - alpha^(1/n), where n is the number of draws since the last discovery.
+2. Let row p, with the outcome i, and row q of the other world lie in their boxes, and let p* be the least probability
+   of i. For every causal model that couples the rows, m_k = p* x_k satisfies sum m = p*, m_k <= u_k, and
+   sum max(l_k, m_k) <= 1.
 
 Definitions: docs/semantics.md, section 13.2 (1) and docs/semantics.md, section 13.3 (2).
 """
@@ -39,7 +41,7 @@ def box_of(model: MDP, state: int, action: int, delta: float) -> Box:
     }
     box[counts.elsewhere] = 0.0, _unseen(discovered[-1][2], share * _weight(len(discovered)))
     if sum(low for low, _ in box.values()) > 1.0 or sum(high for _, high in box.values()) < 1.0:
-        return dict.fromkeys(box, (0.0, 1.0))  # the draws refute every row of the box
+        return dict.fromkeys(box, (0.0, 1.0))  # the box has no row, so it is replaced by all rows
     return box
 
 
@@ -67,7 +69,7 @@ def _proportion(successes: int, draws: int, alpha: float) -> tuple[float, float]
 
 
 def _boundary(outside: float, inside: float, refuted: Callable[[float], bool]) -> float:
-    """Return where `refuted` ends, by bisection down to neighbouring numbers."""
+    """Return the boundary of `refuted`, by bisection down to neighbouring floating-point numbers."""
     while (middle := (outside + inside) / 2) not in (outside, inside):
         outside, inside = (middle, inside) if refuted(middle) else (outside, middle)
     return outside
@@ -88,8 +90,8 @@ def least_probability(box: Box, outcome: int) -> float:
 def extreme(box: Box, values: Mapping[int, float], *, largest: bool, observed: float = 1.0) -> float:
     """Return the largest (smallest) mean of `values` over the rows x of rule 2; without observation, over the box.
 
-    `observed`: p*. The best successors come first: each takes its lower bound at no cost, and more, up to its upper
-    bound, from what the lower bounds leave.
+    `observed`: p*. The best successors come first. Each successor gets its lower bound, and then more, up to its upper
+    bound, from the probability that is not used by the lower bounds.
     """
     wanted = left = max(observed, TINY)
     spare = max(1.0 - sum(low for low, _ in box.values()), 0.0)

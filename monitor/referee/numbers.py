@@ -1,9 +1,10 @@
-"""The second evaluator on worlds with numbers: every draw made again, by its own generator and its own loop.
+"""The second evaluator for worlds with numbers: it repeats every draw with its own generator and its own loop.
 
-It needs of the world its `step` and its inverse. Noise is Philox4x32-10 written out here, paths are arrays that grow
-step by step, and a path formula is read by its definition on whole paths: no automaton, no particles, nothing shared
-with `monitor.sampled`. Held steps use the noise of what was observed, later ones fresh noise (docs/worlds.md). In
-`handover` the other policy is drawn from each state of each path (docs/semantics.md, section 8.4).
+It uses the world's `step` and the inverse of `step`. Noise is Philox4x32-10, implemented here. Paths are arrays that
+grow step by step. A path formula is evaluated by its definition on whole paths. So there is no automaton, there are no
+particles, and nothing is shared with `monitor.sampled`. Observed steps use the noise inferred from the observation;
+later steps use fresh noise (docs/worlds.md). For `handover` the other policy is sampled from each state of each path
+(docs/semantics.md, section 8.4).
 """
 
 from __future__ import annotations
@@ -57,13 +58,14 @@ OTHER_NOISE = 1 << 63
 
 
 class Given(NamedTuple):
-    """What an answer depends on.
+    """All data on which an answer depends.
 
-    `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
-    the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards, forecasts and resampled inputs
-    are used. `draws`: how many are made, with the noise of `seed`. `acted`: who acted at the pairs; empty: nominal did.
-    `certain`: the answer needs no noise, so one draw is the answer. `see_inputs`: names of the policies that decide on
-    the numbers of a state and then those of the inputs; the others decide on states.
+    `path`: (state, action, inputs), oldest first; `first`: the number of the path's first step. `worlds`: name ->
+    checked world (`monitor.worlds`); the main world has the empty name. Their steps, inverses, labels, rewards,
+    forecasts and resampled inputs are used. `draws`: number of draws, with the noise of `seed`. `acted`: names of the
+    policies that acted at the pairs; empty if nominal acted. `certain`: whether the answer needs no noise, so that one
+    draw is enough. `see_inputs`: names of the policies that decide on the numbers of a state followed by the inputs;
+    all other policies decide on states.
     """
 
     path: Sequence[Any]
@@ -84,11 +86,12 @@ def mean(goal: Goal, given: Given, later: int = 0) -> float:
 
 
 def outcomes(goal: Goal, given: Given, later: int = 0) -> Floats:
-    """Return a goal's outcomes in draws 0, 1, ..; of a `delta` the differences, of `handover` 1/2 for one that is open.
+    """Return a goal's outcomes in draws 0, 1, ...
 
-    `later`: how many steps after the goal's offset the intervention begins; until then nothing is changed.
+    For a `delta`, these are the differences. For `handover`, an undecided draw has the outcome 1/2. `later`: number of
+    steps from the goal's offset to the intervention; nothing is changed before it.
 
-    Raises LimitError for what is not drawn again here.
+    Raises LimitError for goals that this evaluator does not sample.
     """
     late = handover_goal(goal)
     if late is not None:
@@ -100,7 +103,10 @@ def outcomes(goal: Goal, given: Given, later: int = 0) -> Floats:
 
 
 def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
-    """Return in which draws the policy of `late` misses its goal from a state that nominal visits: 0, 1, or open."""
+    """Return for each draw 1 if the policy of `late` misses its goal from a state that nominal visits, else 0.
+
+    The outcome is 1/2 if this is undecided.
+    """
     assert isinstance(goal.measure, Probability)
     assert isinstance(goal.measure.path, Until)
     states = goal.measure.path.high + 1
@@ -123,7 +129,7 @@ def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
 
 
 def _same_inputs(draws: Ints, inputs: Any) -> Iterator[tuple[Ints, tuple[float, ...]]]:  # noqa: ANN401 - as they come
-    """Yield draws that have the same inputs at a step, and these."""
+    """Yield groups of draws with equal inputs at a step, each with these inputs."""
     if isinstance(inputs, tuple):
         yield draws, inputs
         return
@@ -135,7 +141,7 @@ def _same_inputs(draws: Ints, inputs: Any) -> Iterator[tuple[Ints, tuple[float, 
 
 
 def _meets(late: Goal, given: Given, states: Floats, draws: Ints, tests: int) -> Floats:
-    """Return 1 where a goal is met from a state [n], 0 where it is missed, 1/2 where that is open."""
+    """Return for each state [n] 1 if the goal is met from it, 0 if it is missed, 1/2 if undecided."""
     assert late.test is not None
     if given.certain:
         one = _Paths(late.world.change, 0, given, start=states, numbers=draws).outcomes(late)
@@ -159,7 +165,7 @@ def _meets(late: Goal, given: Given, states: Floats, draws: Ints, tests: int) ->
 
 
 def _decided(test: Test, successes: float, count: int, error: float) -> float:
-    """Return 1 if so many successes show that a probability passes a test, 0 that it does not, 1/2 for neither."""
+    """Return 1 if a number of successes shows that the probability passes a test, 0 if it fails, 1/2 if undecided."""
     least, most = test.holds(0.0), test.holds(1.0)
     if least == most:
         return float(least)
@@ -171,7 +177,7 @@ def _decided(test: Test, successes: float, count: int, error: float) -> float:
 
 @cache
 def _binomial(count: int, chance: float) -> list[float]:
-    """Return the probability of 0, 1, .., `count` successes."""
+    """Return the probabilities of 0, 1, .., `count` successes."""
     if chance in (0.0, 1.0):
         return [float(k == chance * count) for k in range(count + 1)]
     ways = [math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(count + 1)]
@@ -179,12 +185,12 @@ def _binomial(count: int, chance: float) -> list[float]:
 
 
 def left(goal: Goal, given: Given) -> float | None:
-    """Return the fraction of draws that take an action where it was not recorded before a goal's value is decided.
+    """Return the fraction of draws that take an unrecorded action before the goal's value is decided.
 
-    Of a difference, in its first world. None where that is not found out: of a formula that may be decided and not look
-    so, and in a world of which it is not known what was recorded.
+    For a difference, this is the fraction in the first world. Return None if the fraction cannot be determined: if a
+    formula may be decided without looking decided, or if the recorded data of the world are unknown.
 
-    Raises LimitError for what is not drawn again here.
+    Raises LimitError for goals that this evaluator does not sample.
     """
     if isinstance(goal.measure, Probability) and not is_counted(goal.measure):
         return None
@@ -193,7 +199,7 @@ def left(goal: Goal, given: Given) -> float | None:
 
 
 def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int) -> tuple[int, list[Floats]]:
-    """Return the position of an intervention on the path, and the states [draws, f] at each of `steps` from there."""
+    """Return the position of an intervention on the path, and the states [draws, f] at `steps` steps from it on."""
     begin = _begin(offset, given)
     paths = _Paths(change, begin, given)
     return begin, [paths.at(k) for k in range(steps + 1)]
@@ -207,9 +213,10 @@ def _begin(at: int, given: Given) -> int:
 
 
 class _Paths:
-    """Drawn paths from an intervention on, as far as they were asked for.
+    """Sampled paths from an intervention on, extended as far as they are needed.
 
-    `start`: the state in which each begins, if it is not that of the path; `numbers`: those of the draws, likewise.
+    `start`: the states in which the draws begin, None for the state of the path. `numbers`: the numbers of the draws,
+    None for 0, 1, ...
     """
 
     def __init__(
@@ -239,7 +246,7 @@ class _Paths:
         begins = np.repeat(np.array([self._held[0][0]]), draws, axis=0) if start is None else start
         self._states: list[Floats] = [begins]
         self._actions: list[Ints] = []
-        self._left = np.full(draws, NEVER)  # the first offset at which something is done that was not recorded
+        self._left = np.full(draws, NEVER)  # the first offset with an unrecorded action
 
     def outcomes(self, goal: Goal) -> Floats:
         """Return the outcome of each draw."""
@@ -255,13 +262,13 @@ class _Paths:
 
     @property
     def knows_recorded(self) -> bool:
-        """Whether it is known where actions were recorded."""
+        """True if it is known at which numbers actions were recorded."""
         return bool(self._world.learned_from)
 
     def left(self, goal: Goal) -> Bools:
-        """Return which draws do what was not recorded, while labels after that can still decide the goal.
+        """Return which draws take an unrecorded action while later labels can still decide the goal.
 
-        Of a reward: before the last step that counts.
+        For a reward, this means before the last step that counts.
         """
         measure = goal.measure
         if not isinstance(measure, Probability):
@@ -273,7 +280,7 @@ class _Paths:
     def _truth(self, formula: Formula, at: int, *, unknown: bool | None = None) -> Bools:
         """Return on which paths a path formula holds from an offset on, by its definition.
 
-        `unknown`: what the formula is taken to be, as far as labels after something that was not recorded decide it.
+        `unknown`: the assumed truth of the formula if labels after an unrecorded action decide it.
         """
         match formula:
             case Const(value):
@@ -338,7 +345,7 @@ class _Paths:
         self._actions.append(actions)
 
     def inputs(self, offset: int) -> Any:  # noqa: ANN401 - one row for all draws, or one for each
-        """Return the inputs at an offset from the last pair's on: those of the pair, then forecast or resampled."""
+        """Return the inputs at the last pair's offset or later: recorded at the pair, later forecast or resampled."""
         last = len(self._held) - 1
         while len(self._inputs) <= offset - last:
             ahead = len(self._inputs)
@@ -346,14 +353,14 @@ class _Paths:
         return self._inputs[offset - last]
 
     def _later_inputs(self, ahead: int, last: int) -> Any:  # noqa: ANN401 - likewise
-        """Return the inputs of the step `ahead` of the last pair, whose step is number `last`."""
+        """Return the inputs `ahead` steps after the last pair, whose step has the number `last`."""
         if not self._world.recorded_steps:
             return self._world.forecast(self._inputs[-1])
         chances = uniforms(self._seed, 4 * last + INPUTS, self._numbers, 1)[:, 0]
         return self._world.resample(self._held[-1][2], ahead, chances)
 
     def _stays(self, offset: int, states: Floats) -> Bools:
-        """Return where the episode has ended: in its last state, from the last pair on."""
+        """Return which draws are in the last state of an episode that has ended, from the last pair on."""
         if not self._terminated or offset < len(self._held) - 1:
             return np.zeros(len(states), dtype=np.bool_)
         return np.asarray((states == np.array(self._held[-1][0])).all(axis=1))
@@ -378,7 +385,7 @@ class _Paths:
         return np.asarray(chosen, dtype=np.int64)
 
     def _decided(self, policy: str, states: Floats, offset: int) -> Any:  # noqa: ANN401 - actions or distributions
-        """Return what a policy chooses in states at an offset; one that sees inputs gets them after each state."""
+        """Return the choice of a policy in states at an offset. If the policy sees inputs, they follow each state."""
         if policy in self._see_inputs:
             inputs = self._held[offset][2] if offset < len(self._held) else self.inputs(offset)
             rows = np.asarray(inputs, dtype=np.float64)
@@ -386,7 +393,7 @@ class _Paths:
         return np.asarray(self._policies[policy](states))
 
     def _raced(self, chances: Floats, offset: int) -> Ints:
-        """Return actions drawn from distributions [draws, A], given the observed one (docs/semantics.md, section 7)."""
+        """Sample actions from distributions [draws, A], given the observed action (docs/semantics.md, section 7)."""
         noise = uniforms(self._seed, 4 * (self._first + offset) + ACTION, self._numbers, chances.shape[1])
         clocks = -np.log1p(-noise)
         if offset < len(self._held) and self._held[offset][1] is not None:
@@ -402,7 +409,7 @@ class _Paths:
         return np.asarray(times.argmin(axis=1), dtype=np.int64)
 
     def _posterior(self, posterior: Callable[[np.random.Generator, int], Any], step: int) -> Floats:
-        """Return the noise [draws, noise] of a held step by the world's own posterior, block by block."""
+        """Return the noise [draws, noise] of an observed step from the world's own posterior, block by block."""
         chances, blocks = uniforms(self._seed, step, self._numbers, 1)[:, 0], self._numbers // BLOCK
         noise = np.empty((self._draws, self._world.noise))
         for block in np.unique(blocks):
@@ -421,7 +428,10 @@ class _Paths:
 
 
 def uniforms(seed: int, step: int, draws: Ints, width: int) -> Floats:
-    """Return `width` uniform numbers for each draw: Philox4x32-10 by (number // 2, 0, step, draw), two to a counter."""
+    """Return `width` uniform numbers for each draw, from Philox4x32-10.
+
+    The counter is (number // 2, 0, step, draw); each counter gives two numbers.
+    """
     low = np.uint64(0xFFFFFFFF)
     drawn = np.empty((len(draws), width + width % 2))
     for block in range((width + 1) // 2):

@@ -1,11 +1,12 @@
-"""Whether a missed goal could have been met by other decisions, world by world.
+"""Answer to whether other decisions could have met a missed goal, computed from the values of separate worlds.
 
-1. `foresight` if the policy that is best without observations meets the goal, else `hindsight` if the best decisions
-   do, else `no`.
-2. This is robust if no choice within the bounds of the two values changes it.
+1. The answer is `foresight` if the policy that is best without observations meets the goal. Otherwise it is `hindsight`
+   if the best decisions meet the goal. Otherwise it is `no`.
+2. The answer is robust if it is the same for all values within the bounds of the two values.
 3. The fewest changes are those of the first world `best[<=k]`, k = 1, 2, 3, that meets the goal.
-4. Where something was never recorded, 1 must be the same at both extremes, or it is not known. The values are those of
-   the extreme at which they say least, and changes meet the goal at the worst.
+4. If parts of the model were never recorded, the answer is known only if it is the same at both extremes. A value that
+   meets the goal is reported at the worst extreme, and a value that misses it at the best extreme. The fewest changes
+   meet the goal at the worst extreme.
 
 Definitions: docs/semantics.md, section 14.3.
 """
@@ -46,9 +47,9 @@ class Examiner:
     Attributes:
         unroll: computes values.
         model: the main model.
-        causal_model: the class to bound over; `gumbel`: no bounds.
-        learned: whether guaranteed bands are due, which decisions made for a goal do not have.
-        extremes: computes values with what was never recorded at its worst and at its best.
+        causal_model: the class of causal models for bounds; `gumbel` means no bounds.
+        learned: whether guaranteed bands are due; decisions made for a goal have no such bands.
+        extremes: computes values with everything never recorded at its worst and at its best.
     """
 
     unroll: Unroll
@@ -58,7 +59,7 @@ class Examiner:
     extremes: Extremes
 
     def recourse(self, formula: Regret, frame: Frame) -> Recourse:
-        """Return whether the missed goal of a formula could have been met; `TOO_LARGE` if that cannot be computed."""
+        """Return whether the missed goal of a formula could have been met; `TOO_LARGE` if this cannot be computed."""
         try:
             return self._examined(formula, frame)
         except LimitError:
@@ -89,7 +90,7 @@ class Examiner:
         )
 
     def _ends(self, goal: Goal, frame: Frame, aim: Aim = "value") -> tuple[float, float]:
-        """Return the worst and the best value for a goal over all that unrecorded pairs may lead to."""
+        """Return the values of a goal at the worst and at the best extreme; equal if nothing is unrecorded."""
         both = self.extremes.quantity(goal, frame, aim)
         if both is None:
             return (self.unroll.quantity(goal, frame, aim),) * 2
@@ -103,7 +104,7 @@ class Examiner:
         return len({_avoidable(*choice) for choice in product(*truths)}) == 1
 
     def _changes(self, formula: Regret, test: Test, frame: Frame) -> Changes | None:
-        """Return the fewest changes that meet the goal; None if three do not."""
+        """Return the plan with the fewest changes that meets the goal; None if three changes are not enough."""
         for count in range(1, MOST_CHANGES + 1):
             goal = _under(formula, _word(test, "best", count))
             value = self._ends(goal, frame)[0]
@@ -130,14 +131,14 @@ class Examiner:
 
 
 def _avoidable(foreseen: bool, known: bool) -> Avoidable:  # noqa: FBT001 - two truths
-    """Return the answer from the truth of the goal under the optimal policy, and under the best decisions."""
+    """Return the answer, given the truth of the goal under the optimal policy and under the best decisions."""
     if foreseen:
         return "foresight"
     return "hindsight" if known else "no"
 
 
 def _word(test: Test, word: Word, limit: int | None = None) -> InterventionRef:
-    """Return the change whose decisions serve a comparison."""
+    """Return the change whose decisions are made to satisfy a comparison."""
     return InterventionRef(word, word, limit=limit, largest=test.comparison in (">", ">="))
 
 

@@ -1,14 +1,15 @@
-"""Progression: what remains of a path formula after one more state, by the expansion laws.
+"""Progression: the residual of a path formula after one more state, by the expansion laws.
 
     left U[a,b] right  =  left  and next (left U[a-1,b-1] right)                    for a > 0
     left U[0,b] right  =  right or  (left and next (left U[0,b-1] right))           for b > 0
     left U[0,0] right  =  right
     C[a,b]             =  (the reward of this step, if a = 0)  and  C[max(a-1,0), b-1] afterwards
 
-The rest of the language is `!`, `&`, `|`, labels and nested goals; the last two are constants in the present state.
-Constants are folded, nested conjunctions (and disjunctions) become one set, and negations are pushed inwards.
+The rest of the language is `!`, `&`, `|`, labels and nested goals. In the current state, labels and nested goals are
+constants. Constants are folded, nested conjunctions (and disjunctions) become one set, and negations are pushed
+inwards.
 
-Kazemi & Paoletti, Definition 3 (until), bounded; `monitor.logic.syntax` says what the sugar stands for.
+Source: Kazemi & Paoletti, Definition 3 (until), bounded; `monitor.logic.syntax` defines the derived operators.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def collect(reward: Reward) -> Residual:
 
 
 def expand(formula: PathResidual, truth: Callable[[Label | Goal], bool]) -> PathResidual:
-    """Return what remains from the next state on; `truth`: whether a label or goal holds in the present state."""
+    """Return the residual from the next state on; `truth`: whether a label or goal holds in the current state."""
     match formula:
         case Const():
             return formula
@@ -72,7 +73,7 @@ def expand(formula: PathResidual, truth: Callable[[Label | Goal], bool]) -> Path
 
 
 def _all(parts: Iterable[PathResidual]) -> PathResidual:
-    """Return the conjunction; stop at the first `false`."""
+    """Return the conjunction of parts; stop at the first `false`."""
     kept: set[PathResidual] = set()
     for part in parts:
         if part == FALSE:
@@ -83,7 +84,7 @@ def _all(parts: Iterable[PathResidual]) -> PathResidual:
 
 
 def _any(parts: Iterable[PathResidual]) -> PathResidual:
-    """Return the disjunction; stop at the first `true`."""
+    """Return the disjunction of parts; stop at the first `true`."""
     return _negation(_all(map(_negation, parts)))
 
 
@@ -115,12 +116,12 @@ def _parts(residual: Residual) -> Iterator[PathResidual]:
 
 
 def nested(residual: Residual) -> set[Goal]:
-    """Return the goals in a residual, without those nested inside them."""
+    """Return the goals in a residual, without goals nested in other goals."""
     return {residual} if isinstance(residual, Goal) else {goal for part in _parts(residual) for goal in nested(part)}
 
 
 def present(residual: Residual) -> set[Goal]:
-    """Return the goals whose truth in the present state may matter."""
+    """Return the goals whose truth in the current state may matter."""
     match residual:
         case Goal():
             return {residual}
@@ -131,7 +132,7 @@ def present(residual: Residual) -> set[Goal]:
 
 
 def labels(residual: Residual) -> set[str]:
-    """Return the names of the labels in a residual, without those inside goals."""
+    """Return the names of the labels in a residual, without labels inside goals."""
     if isinstance(residual, Label):
         return {residual.name}
     return set() if isinstance(residual, Goal) else {name for part in _parts(residual) for name in labels(part)}
@@ -146,6 +147,6 @@ def looks_back(residual: Residual) -> bool:
 
 
 def window(residual: Residual) -> int | None:
-    """Return how many steps before the present one its goals need; None: all since the start."""
+    """Return the number of steps before the current one that goals in a residual need; None if all steps."""
     offsets = [goal.world.offset for goal in nested(residual)]
     return None if any(offset < 0 for offset in offsets) else max(offsets, default=0)

@@ -1,15 +1,15 @@
 """Counterfactual transition distribution of one step, and its bounds over classes of causal models.
 
-All vectors are aligned: entry k belongs to the same outcome in each. `p` is the distribution the observed outcome `i`
-was drawn from, `q` the one in the counterfactual world.
+All vectors are aligned: entry k belongs to the same outcome in each vector. The observed outcome `i` was drawn from the
+distribution `p`; `q` is the distribution in the counterfactual world.
 
 1. Gumbel-Max: with D(u) = sum_j max(p_j, u q_j),
        P(i | i) = 1 / D(p_i / q_i),
        P(k | i) = q_k * integral of du / D(u)^2 from p_k / q_k to p_i / q_i     (0 where that interval is empty).
 2. Every causal model (`any`): P(k | i) <= q_k / p_i and >= (q_k - (1 - p_i)) / p_i, within [0, 1].
-3. Counterfactually stable ones (`stable`), where p and q share an outcome: P(k | i) = 0 if k != i, p_k > 0 and
-   q_i / p_i >= q_k / p_k; every other outcome has the upper bound of `any`, and as lower bound what the upper bounds of
-   the others leave. If they share none, as `any`.
+3. Every counterfactually stable causal model (`stable`), if p and q share an outcome: P(k | i) = 0 if k != i, p_k > 0
+   and q_i / p_i >= q_k / p_k. Every other outcome has the upper bound of `any`; its lower bound is 1 minus the sum of
+   the upper bounds of the other outcomes. If p and q share no outcome, the bounds are those of `any`.
 
 Definitions: docs/semantics.md, section 3.1 (1) and docs/semantics.md, section 6.3 (2, 3).
 Kazemi & Paoletti, Section 2 (Gumbel-Max SCM, counterfactual stability); the closed form replaces their sampling.
@@ -28,7 +28,7 @@ SLACK = 1e-12
 
 
 def counterfactual(p: Floats, q: Floats, i: int) -> Floats:
-    """Return the Gumbel-Max distribution [K] of the outcome under `q` [K], given that `p` [K] gave `i`, p[i] > 0."""
+    """Return the Gumbel-Max distribution [K] of the outcome under `q` [K], given outcome `i` of `p` [K], p[i] > 0."""
     result = np.zeros(len(q))
     k = np.flatnonzero(q > 0)
     elsewhere = float(p[q == 0].sum())
@@ -42,10 +42,10 @@ def counterfactual(p: Floats, q: Floats, i: int) -> Floats:
 
 
 def _integrals(p: Floats, q: Floats, elsewhere: float, upper: float) -> Floats:
-    """Return [K]: the integral of du / D(u)^2 from each p_k / q_k to `upper`, 0 where that interval is empty.
+    """Return the integrals [K] of du / D(u)^2 from each p_k / q_k to `upper`; 0 if the interval is empty.
 
-    All q_k > 0, in ascending order of p_k / q_k; `elsewhere` is the probability under p of outcomes that q excludes.
-    Between two ratios D(u) = c + m u is linear, and the integral from a to b is (b - a) / (D(a) D(b)).
+    All q_k are positive, in ascending order of p_k / q_k. `elsewhere` is the probability under p of outcomes that q
+    excludes. Between two ratios, D(u) = c + m u is linear, and the integral from a to b is (b - a) / (D(a) D(b)).
     """
     begin = np.minimum(p / q, upper)
     end = np.append(begin[1:], upper)
@@ -58,7 +58,7 @@ def _integrals(p: Floats, q: Floats, elsewhere: float, upper: float) -> Floats:
 
 
 def limits(p: Floats, q: Floats, i: int, causal_model: Literal["any", "stable"]) -> tuple[Floats, Floats]:
-    """Return lower and upper bound [K] of each outcome's probability over a class of causal models."""
+    """Return the lower and upper bounds [K] of the probability of each outcome over a class of causal models."""
     highest = np.minimum(1.0, q / p[i])
     if causal_model == "any" or not np.any((p > 0) & (q > 0)):
         return np.maximum(0.0, (q - (1.0 - p[i])) / p[i]), highest
@@ -72,7 +72,8 @@ def limits(p: Floats, q: Floats, i: int, causal_model: Literal["any", "stable"])
 def extreme_mean(lowest: Floats, highest: Floats, values: Floats, *, largest: bool) -> float:
     """Return the largest (or smallest) mean of `values` over all distributions between the bounds, all [K].
 
-    Every outcome gets its lower bound; the rest goes to the best outcomes first, each up to its upper bound.
+    Every outcome gets its lower bound. The remaining probability goes to the best outcomes first, up to their upper
+    bounds.
     """
     order = np.argsort(-values if largest else values, kind="stable")
     slack = (highest - lowest)[order]

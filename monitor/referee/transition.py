@@ -1,9 +1,9 @@
 """Transition distribution of one step in a world: successors, probabilities or bounds on them, and rewards.
 
-1. While transitions are observed, the step follows the posterior noise (or, over a class of causal models, any
-   distribution within the bounds of that class); beyond them, the row of the model in force.
-2. The same action in the same state of the same model has the observed outcome under every causal model.
-3. Action noise is Gumbel under every causal model.
+1. At an observed transition, the step follows the posterior noise or, over a class of causal models, any distribution
+   within the bounds of this class. Beyond the observed transitions, the step follows the row of the model in force.
+2. If state, action and model are the observed ones, the outcome is the observed one under every causal model.
+3. Action noise is Gumbel noise under every causal model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Row:
 
 
 def row(setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel) -> Row:
-    """Return the row of (state, action) `at` the present offset of a world; with bounds unless `gumbel`."""
+    """Return the row of the pair `at` (state, action) at the current offset of a world; with bounds unless `gumbel`."""
     successors, probabilities = setting.row(world.now, *at)
     highest: Floats | None = None
     if len(world.seen) > 1:
@@ -47,7 +47,7 @@ def row(setting: Setting, world: World, at: tuple[int, int], causal_model: Causa
 def _posterior(
     setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel
 ) -> tuple[Ints, Floats, Floats | None]:
-    """Return successors, probabilities (or lower bounds) and upper bounds, given the transition observed here."""
+    """Return successors, probabilities (or lower bounds) and upper bounds, given the transition observed now."""
     step, outcome = world.seen[0], world.seen[1].state
     assert step.action is not None
     observed, asked = setting.row(step.moment, step.state, step.action), setting.row(world.now, *at)

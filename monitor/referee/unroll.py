@@ -1,12 +1,14 @@
 """Value of a measure in a world: all paths of the world, unrolled one step at a time.
 
-1. A node is an offset (as the world from there on), a state, the residual of the formula, and the path so far, as much
-   of it as a nested goal that looks back may need.
-2. A node's value is the mean over actions and successors of this step's reward plus the value of the next node; the
-   residual `true` has value 1, `false` 0. Nodes are found forwards, offset by offset, and valued backwards.
-3. A nested goal is decided in the present state, in the frame of the path up to there, including the action just taken.
-4. Over a class of causal models each node takes the worst or the best of the permitted distributions; a nested goal
-   that may be true or false takes either truth, independently at each node.
+1. A node is an offset (represented by the world from it on), a state, the residual of the formula, and the part of the
+   path so far to which a nested goal may look back.
+2. A node's value is the mean, over actions and successors, of this step's reward plus the value of the next node. The
+   residual `true` has value 1, and `false` has value 0. Nodes are found forwards, offset by offset, and evaluated
+   backwards.
+3. A nested goal is decided in the current state, in the frame of the path up to this state, including the action just
+   taken.
+4. Over a class of causal models, each node has the worst or the best of the permitted distributions. A nested goal that
+   may be true or false has either truth value, independently at each node.
 
 Each query creates one `Unroll`; nothing is cached beyond it.
 
@@ -47,8 +49,8 @@ OPPOSITE: Mapping[Aim, Aim] = {"value": "value", "least": "most", "most": "least
 class Branch:
     """One branch of a node, with its weight.
 
-    `row`: None if the successor does not matter; `options`: possible next obligations; `earns`: the reward of this step
-    counts.
+    `row`: the row, None if the successor does not matter; `options`: possible next obligations; `earns`: whether the
+    reward of this step counts.
     """
 
     weight: float
@@ -67,7 +69,7 @@ class Unroll:
     Args:
         setting: models, policies, and the state the episode ended in.
         actions: the index of each action that some `do(..)` names.
-        causal_model: the class that `least` and `most` refer to.
+        causal_model: the class of causal models for `least` and `most`.
     """
 
     def __init__(self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel) -> None:
@@ -96,7 +98,7 @@ class Unroll:
         return self._deciding.first(goal, changes, frame, largest=largest)
 
     def _measure(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> float:
-        """Find the nodes forwards, then value them backwards."""
+        """Return the value of a measure under a change: find the nodes forwards, then evaluate them backwards."""
         if change.decides:
             return self._deciding.measure(goal, change, frame, aim)
         _, start = position(goal.world.offset, len(frame.steps))
@@ -112,7 +114,7 @@ class Unroll:
         return self._table(aim, world, obligation)[state]
 
     def _layers(self, aim: Aim, world: World, obligation: Obligation, state: int) -> Iterator[tuple[World, Layer]]:
-        """Yield the nodes offset by offset; nodes behind one of known value are skipped."""
+        """Yield the nodes, offset by offset. Successors of a node with a known value are skipped."""
         wanted: dict[Obligation, set[int]] = {obligation: {state}}
         while wanted:
             layer: Layer = {}
@@ -166,7 +168,7 @@ class Unroll:
         return Branch(weight, self._row(aim, world, state, choices), options, earns)
 
     def _row(self, aim: Aim, world: World, state: int, choices: Choices) -> Row:
-        """Return the row of one action, or the mixture of several; rows with prior noise are cached."""
+        """Return the row of one action, or the mixture of the rows of several; rows with prior noise are cached."""
         key = (world.now, state, tuple(choices)) if len(world.seen) < 2 else None
         if key in self._plain:
             return self._plain[key]
@@ -213,7 +215,7 @@ class Unroll:
         return tuple(found)
 
     def _decided(self, aim: Aim, world: World, goal: Goal, path: tuple[Step, ...]) -> bool | None:
-        """Return the truth of a nested goal after `path`; None: it depends on the causal model."""
+        """Return the truth of a nested goal after `path`; None if it depends on the causal model."""
         aims: tuple[Aim, ...] = ("least", "most") if aim != "value" and looks_back(goal) else ("value",)
         frame = Frame((*_needed(goal, path[:-1]), path[-1]), world.future)
         key = (aims, goal, frame)
@@ -225,7 +227,7 @@ class Unroll:
 
 
 def _needed(residual: Residual, path: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the part of the path that goals in `residual` may still look back at."""
+    """Return the part of the path to which goals in `residual` may still look back."""
     steps = window(residual)
     return path if steps is None else path[max(0, len(path) - steps) :]
 
@@ -245,7 +247,7 @@ def _vectors(table: Mapping[int, float], states: list[int]) -> tuple[Ints, Float
 
 
 def _value(branches: list[Branch], aim: Aim, known: Known) -> float:
-    """Return the value of a node; each branch takes the worst or the best of its options."""
+    """Return the value of a node; each branch has the value of its worst or best option."""
     extreme = max if aim == "most" else min
     return sum(
         branch.weight * extreme(_branch_value(branch, option, aim, known) for option in branch.options)

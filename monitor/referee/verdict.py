@@ -1,10 +1,10 @@
 """Verdicts from values: comparisons, Boolean combinations, regret.
 
-1. A comparison with a bound treats values within 1e-12 max(1, |bound|) of it as equal (`Test.holds`).
+1. A comparison with a bound treats values within 1e-12 max(1, |bound|) of the bound as equal to it (`Test.holds`).
 2. A label outside all brackets refers to the path's last state.
-3. An answer is robust if no choice of causal model, made for each quantity on its own, changes it.
-4. Regret: `safe` if nominal meets the goal, else `regret` if the alternative meets it, else `unavoidable`. Its profile
-   has both values for every offset from the last pair back to the formula's.
+3. An answer is robust if it is the same for every choice of causal models, made independently for each quantity.
+4. The outcome of regret is `safe` if nominal meets the goal, else `regret` if the alternative meets it, else
+   `unavoidable`. The profile has both values for every offset from the last pair back to the formula's offset.
 
 Definitions: docs/semantics.md, section 5.5 (1), docs/semantics.md, section 6.4 (3), docs/semantics.md, section 8 (4).
 """
@@ -50,7 +50,7 @@ EITHER: Truths = frozenset({True, False})
 
 
 class Values(Protocol):
-    """What computes values: `Unroll`, or `HiddenUnroll` where states are hidden."""
+    """Interface of the evaluators: `Unroll`, or `HiddenUnroll` for hidden states."""
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> float:
         """Return the value of a goal's measure in a frame, or one of its bounds."""
@@ -65,12 +65,12 @@ class Judge:
         unroll: computes values.
         frame: the observed path.
         labels: possible truth values of each label in the path's last state.
-        causal_model: the class to bound over; `gumbel`: no bounds.
-        guaranteed: computes guaranteed bands; None where none is due.
-        extremes: computes values with what was never recorded at its worst and at its best.
+        causal_model: the class of causal models for bounds; `gumbel` means no bounds.
+        guaranteed: computes guaranteed bands; None if no band is due.
+        extremes: computes values with everything never recorded at its worst and at its best.
         start_observed: whether the first pair is the episode's first step.
-        examiner: finds out whether a missed goal could have been met; None: it is not examined.
-        basis: returns what a value rests on; None: nobody asks.
+        examiner: examines whether a missed goal could have been met; None if this was not requested.
+        basis: returns the basis of a value; None if this was not requested.
     """
 
     unroll: Values
@@ -84,7 +84,7 @@ class Judge:
     basis: Callable[[Goal, Frame], RestsOn | None] | None = None
 
     def verdict(self, formula: Formula, text: str) -> Verdict:
-        """Return the verdict on a formula; `text`: as written by the user. Raise LimitError if it is too large."""
+        """Return the verdict on a formula; `text`: as written by the user. Raises LimitError if it is too large."""
         match formula:
             case Regret(world):
                 found = self._regret(formula)
@@ -174,7 +174,7 @@ class Judge:
         }
 
     def _handover(self, formula: Formula) -> dict[str, Any]:
-        """Return the fields that `handover` adds: its goal's values now, and whether handing over meets the goal."""
+        """Return the fields that `handover` adds: the goal's current values, and whether handing over meets it."""
         goal = handover_goal(formula)
         if goal is None:
             return {}
@@ -237,13 +237,13 @@ class Judge:
                 assert_never(formula)
 
     def _if_bounded(self, robust: bool, quantities: Sequence[Quantity]) -> bool | None:  # noqa: FBT001 - a truth value
-        """Return `robust`; None without bounds, or where a guaranteed band is due and is not defined."""
+        """Return `robust`; None without bounds, or if a guaranteed band is due but not defined."""
         missing = self.guaranteed is not None and any(quantity.guaranteed is None for quantity in quantities)
         return None if self.causal_model == "gumbel" or missing else robust
 
 
 def _goals(formula: Formula) -> list[Goal]:
-    """Return the goals outside all brackets, in the order of the text."""
+    """Return the goals that are not nested in other goals, in the order of the text."""
     match formula:
         case Goal():
             return [formula]
@@ -273,12 +273,12 @@ def _holds(goal: Goal, value: float) -> bool | None:
 
 
 def _at_worst(goal: Goal, value: float, extremes: Band | None) -> bool:
-    """Return whether a goal is met by a value, and at both of its extremes."""
+    """Return whether a value meets a goal, and both of its extremes meet it too."""
     return all(_holds(goal, each) for each in (value, *(extremes or ())))
 
 
 def _difference(one: Band | None, other: Band | None) -> Band | None:
-    """Return the band of all differences of values in two bands."""
+    """Return the band of all differences between a value in `one` and a value in `other`."""
     return None if one is None or other is None else (one[0] - other[1], one[1] - other[0])
 
 

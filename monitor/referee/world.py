@@ -1,16 +1,16 @@
 """Worlds after an intervention: the policy and model in force at each time.
 
-1. At each time a policy and a model are in force, and the episode has ended or not: a `Moment`. The moments from some
-   time on are a `Timeline`.
-2. A `Frame` is the path so far (each step with its moment) and the timeline that follows.
-   Outside all brackets it is the observed path; for a nested goal it is the path of its outer world up to the present.
-3. An intervention in a frame makes a `World`: the timeline from its offset on, with the intervention in force, beside
-   the steps that were observed from there.
-4. While steps were observed, action and successor follow the posterior noise; the last observed action is known, its
-   outcome is not; beyond it, noise is prior. Action noise and transition noise are independent.
-5. If no other policy is in force, the observed action is taken in the observed state, whether the policy would take it
-   or not. An action that the policy would not take says nothing about action noise in other states.
-6. Once the episode has ended, its last state is absorbing: in every model, under every action, with reward 0.
+1. A `Moment` is the policy and the model in force at one time, and whether the episode has ended. A `Timeline` has the
+   moments from some time on.
+2. A `Frame` is the path so far (each step with its moment) and the timeline after it. For a goal that is not nested,
+   the path is the observed one. For a nested goal, it is the path of the outer world up to the current state.
+3. An intervention in a frame makes a `World`. It has the timeline from the intervention's offset on, with the
+   intervention in force, and the steps that were observed from this offset on.
+4. At observed steps, action and successor follow the posterior noise. The last observed action is known, but not its
+   outcome. Beyond it, noise is prior. Action noise and transition noise are independent.
+5. If no other policy is in force, the observed action is taken in the observed state, even if the policy would not take
+   it. An action that the policy would not take gives no information about action noise in other states.
+6. After the episode has ended, its last state is absorbing, in every model, under every action, with reward 0.
 
 Definitions: docs/semantics.md, section 2, and for stochastic policies docs/semantics.md, section 7.
 Kazemi & Paoletti, Definition 4 (counterfactual operator); rules 4 and 5 extend it to stochastic policies.
@@ -39,7 +39,7 @@ LONGEST_TAKEOVER = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Policy and model in force at one time. `policy`: a name, or the one action that is always taken."""
+    """Policy and model in force at one time. `policy`: a name, or the action that is always taken."""
 
     policy: str | int
     model: str
@@ -52,7 +52,7 @@ Timeline = tuple[Moment, ...]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One pair of a path and its moment. `action` None: not yet taken."""
+    """One pair of a path and its moment. `action`: None if not yet taken."""
 
     state: int
     action: int | None
@@ -69,10 +69,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Timeline from the present offset on, and the steps observed from there.
+    """Timeline from the current offset on, and the steps observed from this offset on.
 
-    `seen`: the observed steps. `changed`: for how many of them the policy in force differs from the one they were
-    observed under.
+    `seen`: the observed steps. `changed`: number of observed steps at which the policy in force differs from the policy
+    that acted.
     """
 
     seen: tuple[Step, ...]
@@ -81,12 +81,12 @@ class World:
 
     @property
     def now(self) -> Moment:
-        """Present moment."""
+        """The current moment."""
         return self.timeline[0]
 
     @property
     def future(self) -> Timeline:
-        """Timeline from the next offset on."""
+        """The timeline from the next offset on."""
         return self.timeline[1:] or self.timeline
 
     def later(self) -> World:
@@ -132,7 +132,7 @@ def position(offset: int, length: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Setting:
-    """Models and policies of a query. `models` has the main one as `MAIN`; `end`: the state the episode ended in."""
+    """Models and policies of a query. `models[MAIN]` is the main model; `end`: the state in which the episode ended."""
 
     models: Mapping[str, MDP]
     policies: Mapping[str, PolicyTable]
@@ -140,11 +140,11 @@ class Setting:
 
     @property
     def main(self) -> MDP:
-        """Model the path was observed in."""
+        """The model in which the path was observed."""
         return self.models[MAIN]
 
     def actions(self, world: World, state: int) -> list[tuple[int, float]]:
-        """Return the actions that may be taken in `state` at the present offset of a world, with probabilities."""
+        """Return the actions that may be taken in `state` at the current offset of a world, with probabilities."""
         step = world.seen[0] if world.seen else None
         if step is None or step.action is None:
             distribution = self._choice(world.now.policy, state)
@@ -152,9 +152,9 @@ class Setting:
             return [(step.action, 1.0)]
         else:
             distribution = self._choice(world.now.policy, state)
-            if distribution.max() < 1:  # a certain action owes nothing to the noise
+            if distribution.max() < 1:  # a certain action does not depend on noise
                 observed = self._choice(step.moment.policy, step.state)
-                if 0 < observed[step.action] < 1:  # and says nothing about it
+                if 0 < observed[step.action] < 1:  # otherwise the action gives no information
                     distribution = counterfactual(observed, distribution, step.action)
         return [(int(action), float(distribution[action])) for action in np.flatnonzero(distribution)]
 
@@ -174,7 +174,7 @@ class Setting:
         return self.models[moment.model].row(state, action)
 
     def rewards(self, moment: Moment, state: int, action: int, successors: Ints) -> Floats:
-        """Return the reward [K] of moving to each successor: the main model's, whatever model the row is from."""
+        """Return the reward [K] of moving to each successor; the main model's even for a row of another model."""
         if moment.ended and state == self.end:
             return np.zeros(len(successors))
         rewards = np.full(len(successors), self.main.rewards[state, action])
@@ -186,6 +186,6 @@ class Setting:
 
 
 def looked_up(keys: Ints, values: Floats, wanted: Ints) -> Floats:
-    """Return the value of each wanted key, 0 where it is not among the (ascending) keys."""
+    """Return the value of each wanted key, 0 if the (ascending) keys do not contain it."""
     indices = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[indices] == wanted, values[indices], 0.0)

@@ -1,4 +1,4 @@
-"""The credible band of an answer on a learned world with numbers: every fit drawn again, by the referee's own loop."""
+"""Credible bands on a learned world with numbers. Every fit is sampled again, by the referee's own loop."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ Band = tuple[float, float]
 
 
 class CredibleBands(NamedTuple):
-    """Bands of each goal, and if asked of the second's value minus the first's; none if fewer than two fits answer."""
+    """Credible bands of the goals and, if requested, of the second value minus the first.
+
+    There are none if fewer than two fits have an answer.
+    """
 
     goals: Sequence[Band | None]
     effect: Band | None
 
 
 def credible_bands(goals: Sequence[Goal], given: Given, fits: int, level: float, *, effect: bool) -> CredibleBands:
-    """Return the bands at a level, over at most `fits` fits; one that cannot explain the path is left out.
+    """Return the bands at a level, over at most `fits` fits. A fit that cannot explain the path is left out.
 
-    `effect`: of the second goal over the first, too.
+    `effect`: whether to add the band of the second value minus the first.
 
-    Raises LimitError for what is not drawn again here.
+    Raises LimitError for goals that this evaluator does not sample.
     """
     answers = []
     there = min((len(world.fits) for world in given.worlds.values() if world.fits), default=0)
@@ -39,7 +42,7 @@ def credible_bands(goals: Sequence[Goal], given: Given, fits: int, level: float,
         except LimitError:
             raise
         except MonitorError:
-            continue  # it has no answer
+            continue  # this fit has no answer
     if len(answers) < 2:
         return CredibleBands([None] * len(goals), None)
     bounded = all(isinstance(goal.measure, Probability) for goal in goals)

@@ -1,8 +1,9 @@
-"""Answers by sampling: noise as a function of a counter, particles in counterfactual worlds, their outcomes.
+"""Evaluation by sampling: noise as a function of a counter, particles in counterfactual worlds, and their outcomes.
 
-For models that cannot be enumerated, and as a referee of the exact engine. `Sampler(scene, seed).outcomes(goal, path,
-particles)` returns the outcome of a query in each drawn world; `monitor.statistics` decides from such numbers. A scene
-is an enumerated model (`Enumerated`) or a simulator (`Simulated`).
+It is used for models that cannot be enumerated, and as a check of the exact engine.
+`Sampler(scene, seed).outcomes(goal, path, particles)` returns the outcome of a query in each sampled world.
+`monitor.statistics` makes decisions from these outcomes. A scene is an enumerated model (`Enumerated`) or a simulator
+(`Simulated`).
 """
 
 from monitor.sampled.decisions import Decisions, as_decisions

@@ -1,4 +1,4 @@
-"""Policies as batched decisions: for many states at once, and only for states that are visited."""
+"""Policies as batched decisions, for many states at once, computed only for states that are visited."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MAX_CACHED = 1 << 20
 
 @runtime_checkable
 class Decisions(Protocol):
-    """Batched decisions of a policy: on states, or if it `sees_inputs` of a world, on both side by side."""
+    """Batched decisions of a policy on states. If the policy `sees_inputs` of a world, on states joined with inputs."""
 
     def decide(self, states: AnyArray) -> Ints | Floats:
-        """Return actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in n states."""
+        """Return, for n states, actions [n] of a deterministic policy or distributions [n, A] of a stochastic one."""
         ...
 
 
@@ -54,11 +54,11 @@ class ConstantDecisions:
 
 
 class CachedFunction:
-    """A function of states, called in batches and once for each state while the cache has space.
+    """Cached function of states. It is called in batches, once for each state as long as the cache has space.
 
     Args:
         function: states [m] -> values [m] or [m, k].
-        batch: how many states it takes at once; None: any number.
+        batch: number of states that the function takes at once; None if it takes any number.
     """
 
     def __init__(self, function: Callable[[Ints], AnyArray], batch: int | None = None, limit: int = MAX_CACHED) -> None:
@@ -78,7 +78,7 @@ class CachedFunction:
         return np.minimum(np.searchsorted(self._states, states), len(self._states) - 1)
 
     def _learn(self, states: Ints) -> None:
-        """Add what is missing; `states` ascending, each once."""
+        """Add the values of states that are not in the cache; `states` are ascending and distinct."""
         if self._values is None or len(self._states) + len(states) > self._limit:
             values = self._call(states)
         else:
@@ -86,7 +86,7 @@ class CachedFunction:
             states = np.concatenate([self._states, missing])
             order = np.argsort(states)
             states, values = states[order], np.concatenate([self._values, self._call(missing)])[order]
-        self._states, self._values = states, values  # only now: a function that raises leaves the cache as it was
+        self._states, self._values = states, values  # last, so that a function that raises does not change the cache
 
     def _call(self, states: Ints) -> AnyArray:
         size = self._batch or max(len(states), 1)
@@ -105,9 +105,9 @@ class _CachedDecisions:
 
 
 class _Checked:
-    """A function of states whose results are checked to be actions or distributions; else PolicyError.
+    """Function of states. Raises PolicyError if its results are not actions or distributions.
 
-    Distributions that sum to 1 within rounding stay as they are, to the bit, as in a table.
+    Distributions that sum to 1 within rounding are not changed, to the bit, as in a table.
     """
 
     def __init__(
@@ -141,19 +141,19 @@ class _Checked:
 
 
 def sees_inputs(policy: Decisions) -> bool:
-    """Return whether a policy decides on [n, f + i] numbers, states and inputs."""
+    """Return whether a policy decides on states and inputs together, [n, f + i] numbers."""
     return bool(getattr(policy, "sees_inputs", False))
 
 
 def as_decisions(policy: object, actions: int | None = None, name: str = "") -> Decisions:
-    """Return a policy as decisions, whatever form it is given in.
+    """Convert a policy of any form to decisions.
 
     Args:
-        policy: a `PolicyTable`, an ONNX `Network`, anything with `decide(states)`, or a function of states [n] that
-            gives actions [n] or distributions [n, A]; networks and functions are called once for each state.
-        actions: how many there are; if given, results of anything but a table or a network are checked: PolicyError
-            names the policy and the state.
-        name: of the policy.
+        policy: a `PolicyTable`, an ONNX `Network`, an object with `decide(states)`, or a function of states [n] that
+            returns actions [n] or distributions [n, A]; networks and functions are called once for each state.
+        actions: number of actions. If it is given, the results of every policy except tables and networks are checked;
+            the PolicyError for a wrong result names the policy and the state.
+        name: name of the policy.
     """
     match policy:
         case PolicyTable():

@@ -1,4 +1,4 @@
-"""How particles move: what an observed step says about its noise, and where that noise leads from other states."""
+"""Movement of particles: abduction of the noise of an observed step, and its effect in other states."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BLOCK = 1024
 
 
 class Keys(NamedTuple):
-    """Keys of the noise of particles [n] at one step: the seed, the step's number in the episode, their numbers."""
+    """Keys of the noise of particles [n] at one step: seed, number of the step in the episode, numbers of particles."""
 
     seed: int
     step: int
@@ -42,34 +42,34 @@ class ParticleDynamics(Protocol):
 
     @property
     def labels(self) -> Collection[str]:
-        """The names that `holds` knows."""
+        """The label names that `holds` accepts."""
         ...
 
     def holds(self, label: str, states: Any) -> Bools:  # noqa: ANN401 - Ints or Floats
         """Return whether states carry a label, [n]."""
         ...
 
-    def rewards(self, states: Any, actions: Ints, successors: Any) -> Floats:  # noqa: ANN401 - likewise
-        """R(s, a, s'), [n]."""
+    def rewards(self, states: Any, actions: Ints, successors: Any) -> Floats:  # noqa: ANN401 - Ints or Floats
+        """Return the rewards R(s, a, s') [n]."""
         ...
 
     def given(self, pair: Pair, successor: State | None) -> Given:
-        """Return what an observed step says about its noise; `successor` None: its outcome is not known.
+        """Return the information that an observed step gives about its noise; `successor`: None if unknown.
 
         Raises PathError if the step is impossible.
         """
         ...
 
     def beyond(self, given: Given) -> Given:
-        """Return the same for the step after one whose outcome is not known."""
+        """Return the information about the noise of the next step, after a step with an unknown outcome."""
         ...
 
     def inputs(self, keys: Keys, given: Given) -> tuple[float, ...] | Floats:
-        """Return the inputs [i] of a step, or of each particle [n, i]; none in a model without inputs."""
+        """Return the inputs [i] of a step, or of each particle [n, i]; empty in a model without inputs."""
         ...
 
     def certain(self, state: AnyArray, action: Ints, given: Given) -> bool:
-        """Return whether one particle, state [1] and action [1], moves without noise of its own."""
+        """Return whether one particle, with state [1] and action [1], moves without drawing noise."""
         ...
 
     def move(self, keys: Keys, states: AnyArray, actions: Ints, given: Given) -> AnyArray:
@@ -77,16 +77,16 @@ class ParticleDynamics(Protocol):
         ...
 
     def unrecorded(self, keys: Keys, states: AnyArray, actions: Ints, given: Given) -> Bools:
-        """Return which of particles [n] move as nothing recorded shows, [n]."""
+        """Return which of n particles make a move for which there are no recorded data, [n]."""
         ...
 
 
 class RowDynamics:
-    """Movement by rows, under Gumbel-Max noise.
+    """Movement by rows, with Gumbel-Max noise.
 
     Args:
-        rows: of the world that particles move in.
-        observed: of the observed world; None: the same.
+        rows: the rows of the world in which particles move.
+        observed: the rows of the observed world; None if they are the same.
     """
 
     def __init__(self, rows: RowSource, observed: RowSource | None = None) -> None:
@@ -111,35 +111,35 @@ class RowDynamics:
         return ObservedRow(keys[row], chances[row], successor, chance)
 
     def beyond(self, given: ObservedRow) -> ObservedRow:
-        """Return that nothing is known."""
+        """Return that nothing is known about the noise."""
         del given
         return NOTHING
 
     def inputs(self, keys: Keys, given: ObservedRow) -> tuple[float, ...]:
-        """Return none."""
+        """Return no inputs."""
         del keys, given
         return ()
 
     def certain(self, state: Ints, action: Ints, given: ObservedRow) -> bool:
-        """Return False: the noise of a row is drawn."""
+        """Return False, because the noise of a row must be drawn."""
         del state, action, given
         return False
 
     def move(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Ints:
-        """Return the outcomes [n] of the rows' races."""
+        """Return the outcomes [n] of the races of the rows (see `race`)."""
         return race(keys.seed, STATE, keys.step, keys.particles, self.rows.entries(states, actions), given)
 
     def unrecorded(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Bools:
-        """Return False [n]: exact answers say what was recorded of rows (docs/semantics.md, section 13.6)."""
+        """Return False [n]; exact answers report the recorded data of rows (docs/semantics.md, section 13.6)."""
         del keys, actions, given
         return np.zeros(len(states), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a step of a world: its inputs and, if its outcome was observed, its noise.
+    """Information about a step of a world: the inputs and, if the outcome was observed, the noise.
 
-    `ahead`: how many steps before it the inputs were recorded, if its own are resampled.
+    `ahead`: number of steps between the recorded inputs and this step, if this step's inputs are resampled.
     """
 
     inputs: tuple[float, ...]
@@ -148,11 +148,11 @@ class _Known:
 
 
 class WorldDynamics:
-    """Movement by the step of a world with numbers; its noise is inverted from the observed steps.
+    """Movement by the step function of a world with numbers. Its noise is inferred from the observed steps.
 
     Args:
-        world: that particles move in.
-        observed: dynamics of the observed world; None: the same.
+        world: the world in which particles move.
+        observed: the dynamics of the observed world; None if they are the same.
     """
 
     def __init__(self, world: CheckedWorld, observed: WorldDynamics | None = None) -> None:
@@ -171,13 +171,16 @@ class WorldDynamics:
         return _Known(pair.inputs, self.world.abduce(pair, successor))
 
     def beyond(self, given: _Known) -> _Known:
-        """Return the inputs that the world forecasts, or those that its own are resampled from."""
+        """Return the inputs that the world forecasts, or the inputs from which the next inputs are resampled."""
         if self.world.recorded_steps:
             return _Known(given.inputs, ahead=given.ahead + 1)
         return _Known(self.world.forecast(given.inputs))
 
     def certain(self, state: Floats, action: Ints, given: _Known) -> bool:
-        """Return whether the noise is a point, does not exist, or led to the observed outcome."""
+        """Return whether the step needs no draw.
+
+        This is so if the noise is known exactly, if there is no noise, or if the observed pair is repeated.
+        """
         if given.ahead:
             return False
         if not self.world.noise:
@@ -186,7 +189,7 @@ class WorldDynamics:
         return noise is not None and (noise.is_point or bool(self._happened(noise, state, action)[0]))
 
     def move(self, keys: Keys, states: Floats, actions: Ints, given: _Known) -> Floats:
-        """Return the next states [n, f]: the observed one where the observed action is taken in the observed state."""
+        """Return the next states [n, f]. The observed pair leads to the observed successor."""
         noise = given.noise
         if noise is None:
             return self.world.step(states, actions, self._fresh(keys), self.inputs(keys, given))
@@ -198,22 +201,22 @@ class WorldDynamics:
         return moved
 
     def unrecorded(self, keys: Keys, states: Floats, actions: Ints, given: _Known) -> Bools:
-        """Return where the world extrapolates; not where what was observed happens again."""
+        """Return for which particles the world extrapolates; a repetition of the observed step is no extrapolation."""
         if not self.world.learned_from:
             return np.zeros(len(states), dtype=np.bool_)
         found = self.world.unrecorded(states, actions, self.inputs(keys, given))
         return found if given.noise is None else found & ~self._happened(given.noise, states, actions)
 
     def inputs(self, keys: Keys, given: _Known) -> tuple[float, ...] | Floats:
-        """Return the inputs [i] of a step or, where they are resampled, those of each particle [n, i]."""
+        """Return the inputs [i] of a step or, if inputs are resampled, the inputs of each particle [n, i]."""
         if not given.ahead:
             return given.inputs
-        last = keys.step - given.ahead  # one number for all steps, so that the inputs of a particle belong together
+        last = keys.step - given.ahead  # one key for all steps, so that a particle's inputs come from one recording
         chances = uniforms(keys.seed, INPUTS, last, keys.particles, np.zeros(1, dtype=np.int64))[:, 0]
         return self.world.resample(given.inputs, given.ahead, chances)
 
     def _fresh(self, keys: Keys) -> Floats:
-        """Return uniform numbers [n, m], the same for all worlds that are compared."""
+        """Return uniform numbers [n, m], the same in all worlds that are compared."""
         return uniforms(keys.seed, STATE, keys.step, keys.particles, self._components)
 
     def _drawn(self, noise: Abduction, keys: Keys) -> Floats:
@@ -234,7 +237,7 @@ class WorldDynamics:
         return drawn
 
     def _happened(self, noise: Abduction, states: Floats, actions: Ints) -> Bools:
-        """Return where what was observed happens again: rounding in `step` must not move it."""
+        """Return which particles repeat the observed step. Their successor is not computed, as `step` may round."""
         if self._observed is not self:
             return np.zeros(len(states), dtype=np.bool_)
         happened: Bools = (actions == noise.action) & same(states, noise.state)
@@ -243,7 +246,7 @@ class WorldDynamics:
 
 @lru_cache(maxsize=64)
 def _posterior(noise: Abduction, seed: int, step: int, block: int) -> tuple[Floats, Floats | None]:
-    """Return draws [BLOCK, m] for the particles of a block, and their cumulated weights; None: all weigh the same."""
+    """Return draws [BLOCK, m] for the particles of a block, and their cumulative weights; None if weights are equal."""
     assert noise.posterior is not None
     counter = np.random.Philox(key=[seed, 4 * step + POSTERIOR], counter=[0, 0, 0, block])
     draws, weights = noise.posterior(np.random.Generator(counter), BLOCK)
@@ -253,7 +256,7 @@ def _posterior(noise: Abduction, seed: int, step: int, block: int) -> tuple[Floa
 def dynamics_of(
     model: MDP | Simulator | VectorSimulator | CheckedWorld, main: ParticleDynamics | None = None
 ) -> ParticleDynamics:
-    """Return the dynamics of a model; `main`: of the model that was observed, if it is another one, of its kind."""
+    """Return the dynamics of a model; `main`: the dynamics of the observed model, if it is another one of this kind."""
     if isinstance(model, CheckedWorld):
         assert main is None or isinstance(main, WorldDynamics)
         return WorldDynamics(model, main)
@@ -262,7 +265,7 @@ def dynamics_of(
 
 
 def same(states: AnyArray, state: State) -> Bools:
-    """Return which of states [n] or [n, f] are `state`.
+    """Return which of states [n] or [n, f] equal `state`.
 
     >>> same(np.array([[1.0, 2.0], [1.0, 3.0]]), (1.0, 3.0)).tolist()
     [False, True]

@@ -1,10 +1,11 @@
-"""Particles: many drawn worlds at once, advanced along the observed path and beyond it.
+"""Particles: many sampled worlds at once, advanced along the observed path and beyond it.
 
-Each is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures), with its
-remaining obligation and the reward collected so far. The rules are those of `monitor.causal.CounterfactualWorld`, with
-noise in place of distributions: posterior noise up to the last observed pair, prior noise after it.
+Each particle is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures),
+with its remaining obligation and the reward collected so far. The rules are those of
+`monitor.causal.CounterfactualWorld`, with noise instead of distributions: posterior noise up to the last observed pair,
+prior noise after it.
 
-As long as no particle needs noise of its own, all are one path, and that is kept once.
+As long as no particle needs noise of its own, all particles are the same path, which is stored once.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ MAX_DENSE_COLUMNS = 1 << 6
 
 @dataclass(frozen=True)
 class SampledWorld:
-    """A world to draw from; what `monitor.causal.Law` is to exact answers.
+    """A world from which particles are sampled. It corresponds to `monitor.causal.Law` for exact evaluation.
 
     Attributes:
-        phases: (first offset after the phase, policy), ascending; the last has no end (None).
-        nominal_from: the offset from which nothing is changed any more; None: never.
+        phases: (first offset after the phase, policy), ascending; the last phase has no end (None).
+        nominal_from: the offset at which the intervention ends; None if it never ends.
         nominal: the deployed policy.
-        dynamics: how particles move.
-        rewards: R(s, a, s') of n transitions, from the main model, whatever the dynamics.
-        acted: the policies that acted at the observed offsets; empty: nominal did at all of them.
-        begins: the offset at which the intervention begins: its phases are counted from there.
+        dynamics: the dynamics of particles.
+        rewards: R(s, a, s') of n transitions; from the main model, even with other dynamics.
+        acted: the policies that acted at the observed offsets; empty if nominal acted at all of them.
+        begins: the offset at which the intervention begins; phases are counted from this offset.
     """
 
     phases: tuple[tuple[int | None, Decisions], ...]
@@ -58,17 +59,17 @@ class SampledWorld:
         return next(policy for end, policy in self.phases if end is None or offset - self.begins < end)
 
     def acting(self, offset: int) -> Decisions:
-        """Return the policy that acted at an observed offset; beyond them the deployed one."""
+        """Return the policy that acted at an observed offset; beyond the observed offsets, the deployed policy."""
         return self.acted[offset] if offset < len(self.acted) else self.nominal
 
     def unchanged(self, offset: int) -> bool:
-        """Return whether the observed action is taken in the observed state of an offset."""
+        """Return whether the world takes the observed action in the observed state at an offset."""
         since = offset - self.begins
         return since < 0 or (self.nominal_from is not None and since >= self.nominal_from)
 
 
 def decided_at(policy: Decisions, pair: Pair) -> Ints | Floats:
-    """Return what a policy chooses where a pair was observed: an action [1], or a distribution [1, A]."""
+    """Return the choice of a policy at an observed pair: an action [1], or a distribution [1, A]."""
     here = np.asarray(pair[0])[np.newaxis]
     return policy.decide(with_inputs(here, pair.inputs) if sees_inputs(policy) and isinstance(pair, Moment) else here)
 
@@ -86,7 +87,7 @@ class StepTable:
         self._fit(automaton.start)
 
     def step(self, obligations: Ints, masks: Ints) -> Ints:
-        """Return what remains [n] of the obligations [n] after the label sets [n]."""
+        """Return the obligations [n] that remain of `obligations` [n] after label sets [n]."""
         columns = masks if self._dense else self._columns(masks)
         rest = self._next[obligations, columns]
         if (rest < 0).any():
@@ -105,7 +106,7 @@ class StepTable:
         return counts
 
     def _columns(self, masks: Ints) -> Ints:
-        """Number label sets in order of appearance, where a column for each possible one would be too many."""
+        """Return the column of each label set, numbered in order of appearance if there are too many possible sets."""
         different, back = np.unique(masks, return_inverse=True)
         for mask in different.tolist():
             self._column_of.setdefault(mask, len(self._column_of))
@@ -126,16 +127,16 @@ class StepTable:
 
 
 class Ensemble:
-    """Particles of one world, from the intervention state on: one path until `apart`.
+    """Particles of one world, from the intervention state on. They are a single path until `apart`.
 
     Args:
         world: the world.
-        steps: of the automaton of the measure.
-        labels: which of its atoms hold.
-        seed: of the noise.
+        steps: the step table of the measure's automaton.
+        labels: returns the label sets, that is, which atoms of the automaton hold.
+        seed: seed of the noise.
         state: the intervention state.
-        first: the number of its step in the episode.
-        watched: note which particles move as nothing recorded shows.
+        first: the number, in the episode, of the step at the intervention state.
+        watched: whether to record which particles make moves without recorded data.
     """
 
     def __init__(
@@ -161,9 +162,9 @@ class Ensemble:
         self._drop_decided(self._obligations)
 
     def apart(self, particles: range) -> Ensemble:
-        """Return a copy with particles, each with noise of its own; `particles`: their numbers, which key the noise.
+        """Return a copy with separate particles, each with its own noise; `particles`: numbers that key the noise.
 
-        A range may be drawn in any pieces.
+        A range of particles may be divided into parts in any way.
         """
         assert not self._apart, "particles are told apart once"
         new, count, open_ = copy(self), len(particles), len(self._open)
@@ -177,9 +178,9 @@ class Ensemble:
         return new
 
     def at(self, offset: int, states: AnyArray, particles: Ints | None = None) -> Ensemble:
-        """Return a copy that begins so many steps later, in states [n]; with `particles` [n] each has noise of its own.
+        """Return a copy that begins `offset` steps later in states [n], with separate noise for `particles` [n].
 
-        Without them `states` is one state, and the copy one path.
+        Without `particles`, `states` is a single state, and the copy is a single path.
         """
         assert not self._apart, "particles are told apart once"
         new, open_ = copy(self), len(self._open)
@@ -192,7 +193,7 @@ class Ensemble:
         return new
 
     def copied(self) -> Ensemble:
-        """Return a copy that advances on its own."""
+        """Return a copy that advances independently."""
         new = copy(self)
         new._values = self._values.copy()  # noqa: SLF001 - its own
         new._left = None if self._left is None else self._left.copy()  # noqa: SLF001 - its own
@@ -205,37 +206,37 @@ class Ensemble:
 
     @property
     def keys(self) -> Keys:
-        """Keys of the noise of the undecided particles at the present step."""
+        """Keys of the noise of the undecided particles at the current step."""
         return Keys(self._seed, self._first + self.offset, self._noise)
 
     @property
     def size(self) -> int:
-        """Numbers held in memory."""
+        """Number of numbers stored in memory."""
         return len(self._values) + 4 * len(self._open)
 
     def observe(self, pair: Pair, successor: State) -> bool:
         """Advance by one observed transition, under its posterior noise.
 
-        Return False, and change nothing, if that takes noise and the particles are not apart.
+        Return False, and change nothing, if this needs noise and the particles are not apart.
         """
         return self._step(pair, self._world.dynamics.given(pair, successor), None)
 
     def outcomes(self, last: Pair, ended: State | None) -> Floats | None:
         """Return the outcome [n] of each particle: 0 or 1, or the reward collected. The ensemble is not advanced.
 
-        None if that takes noise and the particles are not apart.
+        Return None if this needs noise and the particles are not apart.
 
         Args:
-            last: the last observed pair, whose outcome is not known.
-            ended: the state an episode has terminated in: absorbing from here on, and without reward.
+            last: the last observed pair, whose outcome is unknown.
+            ended: the state in which the episode has terminated, absorbing from here on and without reward; else None.
         """
         ahead = self._decided(last, ended)
         return None if ahead is None else ahead._values  # noqa: SLF001 - its own
 
     def left(self, last: Pair, ended: State | None) -> Bools:
-        """Return which particles [n] move as nothing recorded shows before they are decided; needs `watched`.
+        """Return which particles [n] make a move without recorded data before they are decided. Needs `watched`.
 
-        The particles are apart, and the arguments are those of `outcomes`.
+        The particles must be apart. The arguments are those of `outcomes`.
         """
         ahead = self._decided(last, ended)
         assert ahead is not None, "particles that are apart have noise"
@@ -243,16 +244,17 @@ class Ensemble:
         return ahead._left  # noqa: SLF001 - its own
 
     def _decided(self, last: Pair, ended: State | None) -> Ensemble | None:
-        """Return a copy in which every particle is decided; None if that takes noise and none is drawn."""
+        """Return a copy in which every particle is decided; None if this needs noise and particles are not apart."""
         ahead = self.copied()
         for _ in ahead.follow(last, ended):
             pass
         return None if len(ahead._open) else ahead  # noqa: SLF001 - its own
 
     def follow(self, last: Pair, ended: State | None) -> Iterator[Given]:
-        """Yield what is known of each step from the last observed pair on, then advance by it, until all are decided.
+        """Advance from the last observed pair on until all particles are decided.
 
-        It ends early where a step takes noise and the particles are not apart. Arguments as for `outcomes`.
+        Before each step, yield the information about it. Stop early if a step needs noise and the particles are not
+        apart. The arguments are those of `outcomes`.
         """
         pair: Pair | None = last
         given = self._world.dynamics.given(last, None)
@@ -265,7 +267,7 @@ class Ensemble:
     def _step(self, pair: Pair | None, given: Given, ended: State | None) -> bool:
         """Choose actions, read the label sets, draw the next states of the undecided particles.
 
-        Return False, and change nothing, if that takes noise and the particles are not apart.
+        Return False, and change nothing, if this needs noise and the particles are not apart.
         """
         if not len(self._open):
             self.offset += 1
@@ -308,7 +310,7 @@ class Ensemble:
     def _chosen(self, pair: Pair | None, given: Given) -> Ints | None:
         """Return the actions [n] at this offset; None if they must be drawn and the particles are not apart.
 
-        `pair`: the observed one, None beyond the path. `given`: what is known of the step.
+        `pair`: the observed pair, None beyond the path. `given`: the information about the step.
         """
         taken = pair[1] if pair is not None and self._world.unchanged(self.offset) else None
         here = None if pair is None or taken is None else same(self._states, pair[0])
@@ -335,12 +337,12 @@ class Ensemble:
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
             usual = decided_at(self._world.acting(self.offset), pair)
-            if usual.ndim == 2:  # a certain choice says nothing about noise, nor does one of probability 0
+            if usual.ndim == 2:  # otherwise the choice tells nothing about its noise
                 evidence = ObservedRow(np.arange(width), usual[0], pair[1], float(usual[0, pair[1]]))
         return race(self._seed, ACTION, self._first + self.offset, self._noise, entries, evidence)
 
     def _certain(self, actions: Ints, given: Given, ended: State | None) -> bool:
-        """Return whether the one path moves on without noise."""
+        """Return whether the single path moves without noise."""
         stays = ended is not None and bool(same(self._states, ended)[0])
         return stays or self._world.dynamics.certain(self._states, actions, given)
 

@@ -1,8 +1,8 @@
-"""Whether handing over will be too late, drawn: docs/semantics.md, sections 8.4 and 9.1.
+"""Sampled answers to whether handing over will be too late: docs/semantics.md, sections 8.4 and 9.1.
 
-A draw is a path of the nominal policy. At each of its states the other policy is drawn too, with noise of its own,
-until it is known whether it meets the goal from there, or `LOOKS` ends. A state where that stays open counts as one
-where it is met and as one where it is missed: so a draw has a least and a greatest outcome.
+A draw is a path of the nominal policy. At each state of this path, paths of the other policy are sampled with separate
+noise, until a test decides whether the other policy meets the goal from this state, or until `LOOKS` ends. A state
+without a decision counts once as met and once as missed. So a draw has a least and a greatest outcome.
 """
 
 from __future__ import annotations
@@ -35,18 +35,22 @@ PARTICLES: Final = 1 << 32
 
 
 class TooLate:
-    """A goal `nominal@0.P [ F<=h !(F@0.Q) ]` on a path, ready to be drawn: 1 if `F` misses `Q` from a state, else 0.
+    """A goal `nominal@0.P [ F<=h !(F@0.Q) ]` on a path, ready for sampling.
+
+    The outcome of a draw is 1 if `F` misses `Q` from any state of the draw, else 0.
 
     Args:
-        scene: the worlds to draw from.
-        goal: the whole goal; `given`: `F@0.Q` in it.
-        steps: step table of `Q`.
-        last: the last observed pair; `number`: of its step in the episode.
-        seed: of the noise, below 2**63.
-        terminated: the episode has ended in the last state.
-        acted: the name of the policy that acted at the last pair; empty: nominal did.
+        scene: the worlds from which to sample.
+        goal: the whole goal.
+        given: the goal `F@0.Q` in it.
+        steps: the step table of `Q`.
+        last: the last observed pair.
+        number: the number of the last observed step in the episode.
+        seed: seed of the noise, below 2**63.
+        terminated: whether the episode has ended in the last state.
+        acted: the name of the policy that acted at the last pair; empty if nominal acted.
 
-    Raises LimitError: both policies choose by chance.
+    Raises LimitError if both policies are stochastic.
     """
 
     def __init__(
@@ -80,13 +84,13 @@ class TooLate:
         self._trunk = Ensemble(
             nominal, StepTable(_Clock(self._states)), _unread, seed=seed, state=last[0], first=number
         )
-        # It begins anywhere: `at` sets the state, and `first` is the number of the last observed step.
+        # The state here is a placeholder: `at` sets the state. `first` is the number of the last observed step.
         self._other = Ensemble(other, steps, labels, seed=seed + APART, state=last[0], first=number)
         self._ends = np.zeros(0), np.zeros(0)
 
     @cached_property
     def certain(self) -> float | None:
-        """The outcome, if it is the same in all drawn worlds because none needs noise; else None."""
+        """The outcome, if no sampled world needs noise, so that all have the same outcome; else None."""
         nominal = self._trunk.copied()
         for offset, known in enumerate(nominal.follow(self._last, self._ended)):
             inputs = self._dynamics.inputs(nominal.keys, known)
@@ -102,15 +106,15 @@ class TooLate:
         return None
 
     def outcomes(self, particles: range) -> Floats:
-        """Return the least outcomes [n] of draws: 1 where it is known that the goal is missed from some state."""
+        """Return the least outcome [n] of each draw: 1 if the goal is known to be missed from some state."""
         return self._drawn(particles)[0]
 
     def most(self, particles: range) -> Floats:
-        """Return the greatest outcomes [n] of draws: 0 where it is known that it is missed from none."""
+        """Return the greatest outcome [n] of each draw: 0 if the goal is known to be met from all states."""
         return self._drawn(particles)[1]
 
     def _drawn(self, particles: range) -> tuple[Floats, Floats]:
-        """Return both outcomes of draws, each made once."""
+        """Return the least and the greatest outcomes of draws. Each draw is made once."""
         missing = range(len(self._ends[0]), particles.stop)
         if missing.stop > PARTICLES // LOOKS[-1]:
             raise LimitError(f"handing over is drawn at most {PARTICLES // LOOKS[-1]:,} times (limit PARTICLES)")
@@ -135,7 +139,7 @@ class TooLate:
         return least, most
 
     def _truths(self, offset: int, states: AnyArray, numbers: Ints, last: Pair) -> Ints:
-        """Return 1 where the other policy meets the goal from a state [n], -1 where it misses it, else 0: open."""
+        """Return for each state [n] 1 if the other policy meets the goal, -1 if it misses the goal, 0 if undecided."""
         truths, sums, done = np.zeros(len(states), dtype=np.int64), np.zeros(len(states)), 0
         for look in LOOKS:
             width = look - done
@@ -151,12 +155,12 @@ class TooLate:
         return truths
 
     def _pair(self, offset: int, inputs: tuple[float, ...]) -> Pair:
-        """Return what is known where the other policy takes over: the last pair, later only the inputs."""
+        """Return the pair at which the other policy takes over: the last pair, or at later offsets only the inputs."""
         return self._last if offset == 0 else Moment((), None, inputs)
 
 
 class _StateTest:
-    """The tests of `Q` at the states of one draw: exact binomial ones, each with its part of `ERROR`."""
+    """Tests of `Q` at the states of one draw: exact binomial tests, which share the error probability `ERROR`."""
 
     def __init__(self, test: Test, states: int) -> None:
         self._test, part = test, ERROR / (states * len(LOOKS))
@@ -164,7 +168,10 @@ class _StateTest:
         self._limits = {look: _limits(look, test.bound, part) for look in LOOKS}
 
     def truths(self, look: int, sums: Floats) -> Ints:
-        """Return 1 where so many successes [n] of `look` show that the goal is met, -1 where missed, else 0."""
+        """Return for n tests 1 if the goal is met, -1 if it is missed, 0 if undecided.
+
+        `sums` [n]: the number of successes in `look` samples.
+        """
         if self.holds(0.0) == self.holds(1.0):
             return np.full(len(sums), 1 if self.holds(0.0) else -1)
         below, above = self._limits[look]
@@ -173,7 +180,7 @@ class _StateTest:
 
 
 class _Limits(NamedTuple):
-    """So many successes or fewer show a probability below the bound, so many or more one above it."""
+    """Limits of the number of successes, from which the probability is known to be below, or above, the bound."""
 
     below: int
     above: int
@@ -188,7 +195,7 @@ def _limits(count: int, bound: float, error: float) -> _Limits:
 
 
 class _Clock:
-    """An automaton that reads so many states and nothing in them."""
+    """An automaton that reads a fixed number of states and ignores their labels."""
 
     atoms: tuple[Label | Goal, ...] = ()
 
@@ -196,28 +203,28 @@ class _Clock:
         self.start = TRUE + states
 
     def step(self, obligation: int, labels: int) -> int:
-        """Return that one state fewer is left."""
+        """Return the obligation with one state fewer left."""
         del labels
         return obligation - 1
 
     def horizon(self, obligation: int) -> int:
-        """Return how many states are left."""
+        """Return the number of states left."""
         return max(obligation - TRUE, 0)
 
     def rewards(self, obligation: int) -> bool:
-        """Return False."""
+        """Return False, because no reward is collected."""
         del obligation
         return False
 
 
 def _unread(offset: int, states: AnyArray, actions: Ints) -> Ints:
-    """Return label sets without labels."""
+    """Return empty label sets."""
     del offset, actions
     return np.zeros(len(states), dtype=np.int64)
 
 
 def _alike(places: Ints, inputs: tuple[float, ...] | Floats) -> Iterator[tuple[Ints, tuple[float, ...]]]:
-    """Yield the places [n] that have the same inputs, and these."""
+    """Yield groups of places [n] with equal inputs, each with these inputs."""
     if isinstance(inputs, tuple):
         yield places, inputs
         return

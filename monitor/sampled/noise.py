@@ -1,16 +1,17 @@
 """Noise as a pure function of (seed, step, particle, next state), and the successors it selects.
 
-A counter-based generator (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a
-counter into noise, so that nothing is stored or enumerated and no order of calls matters: two worlds that are compared
-share their noise because they use the same counters, and a step's noise does not depend on the length of the path.
+A counter-based generator (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) converts a
+counter to noise. So nothing is stored or enumerated, and the order of calls does not matter. Two worlds that are
+compared share their noise, because they use the same counters. The noise of a step does not depend on the length of the
+path.
 
-The Gumbel-Max mechanism `argmax_j (log q_j + G_j)` is kept as a race of clocks: `e_j = exp(-G_j)` is exponential, and
-the first of `e_j / q_j` wins. With raw exponentials x_j, one for each next state, the top-down posterior given that i
-won under the row p (docs/semantics.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, the others below M) reads
+The Gumbel-Max mechanism `argmax_j (log q_j + G_j)` is computed as a race of clocks: `e_j = exp(-G_j)` is exponential,
+and the smallest `e_j / q_j` wins. There is one raw exponential x_j for each next state. The top-down posterior, given
+that i won under the row p (docs/semantics.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, the others below M), is
 
-    e_i = x_i p_i,     e_j = x_j + x_i p_j  (which is x_j where p_j = 0),
+    e_i = x_i p_i,     e_j = x_j + x_i p_j  (which is x_j if p_j = 0),
 
-since M = -log x_i is the winner's value, and the others are raced from then on.
+because M = -log x_i is the winner's value, and the clocks of the others continue from there.
 
 The loops at the end are compiled.
 """
@@ -36,7 +37,7 @@ INFINITY = float("inf")
 
 
 class ParticleRows(NamedTuple):
-    """The rows of n particles: outcomes `keys[begin:end]`, in any order and each once, with their probabilities."""
+    """The rows of n particles: distinct outcomes `keys[begin:end]`, in any order, with their probabilities."""
 
     begin: Ints
     end: Ints
@@ -45,7 +46,7 @@ class ParticleRows(NamedTuple):
 
 
 class ObservedRow(NamedTuple):
-    """The observed row and outcome of a step. Probability 0: no observation."""
+    """The observed row and outcome of a step. If the probability of the outcome is 0, nothing was observed."""
 
     keys: Ints
     probabilities: Floats
@@ -59,18 +60,18 @@ NOTHING = ObservedRow(np.zeros(0, dtype=np.int64), np.zeros(0), -1, 0.0)
 def race(
     seed: int, kind: int, step: int, particles: Ints, entries: ParticleRows, evidence: ObservedRow = NOTHING
 ) -> Ints:
-    """Return the outcome [n] of each particle's row, by the noise of a step given what was observed there.
+    """Return the outcome [n] of each particle's row, under the noise of a step given the observation at this step.
 
     Args:
         seed: 0 to 2**64 - 1.
         kind: STATE or ACTION.
-        step: its number in the episode; counted modulo 2**30.
-        particles: [n], below 2**32.
-        entries: their rows, none of them empty.
+        step: number of the step in the episode; used modulo 2**30.
+        particles: numbers [n] of the particles, below 2**32.
+        entries: the rows of the particles; none is empty.
         evidence: the observed row of the step and its outcome.
     """
     if evidence.probability <= 0.0:
-        evidence = NOTHING  # an action off-policy says nothing about the noise
+        evidence = NOTHING  # an action of probability 0 tells nothing about the noise
     won = np.empty(len(particles), dtype=np.int64)
     begin, end, keys, probabilities = entries
     seen, weights, outcome, p_outcome = evidence
@@ -107,7 +108,7 @@ def posterior_gumbels(seed: int, kind: int, step: int, particles: Ints, keys: In
 
 
 def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
-    """Philox4x32-10: four words of 32 bits from a counter of four and a key of two."""
+    """Return four 32-bit words of Philox4x32-10, from a counter of four words and a key of two words."""
     low, m0, m1, w0, w1 = 0xFFFFFFFF, 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85  # local: constants also in C
     for _ in range(10):
         zero, two = m0 * c0, m1 * c2
@@ -117,8 +118,8 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
 
 
 def _pair(seed: int, step: int, particle: int, block: int) -> tuple[float, float]:
-    """The uniforms of two neighbouring outcomes, 2 * block and 2 * block + 1, which one counter gives."""
-    high = (block >> 32) & (LOW >> 1)  # of the 63 bits that are left of an outcome's 64
+    """Return the uniforms of two neighbouring outcomes, 2 * block and 2 * block + 1, from one counter."""
+    high = (block >> 32) & (LOW >> 1)  # `block` has 63 of the 64 bits of an outcome
     a, b, c, d = philox(block & LOW, high, step & LOW, particle & LOW, seed & LOW, seed >> 32)
     even, odd = ((a << 32) | b) >> 12, ((c << 32) | d) >> 12
     return (even + 0.5) * CELL, (odd + 0.5) * CELL
@@ -169,18 +170,18 @@ def _race(
             if q <= 0.0 or (key == outcome and p_outcome > 0.0):
                 continue
             if here and seen[here - 1] >= key:
-                here = 0  # outcomes that do not ascend
+                here = 0  # for outcomes in an order that is not ascending
             while here < len(seen) and seen[here] < key:
                 here += 1
             p = weights[here] if here < len(seen) and seen[here] == key else 0.0
             if p > 0.0 and q_outcome * p >= q * p_outcome:
-                continue  # counterfactual stability; said here, rounding cannot break it
+                continue  # counterfactual stability; tested explicitly, so that rounding cannot break it
             if fresh or key >> 1 != held:
                 held, fresh = key >> 1, False
                 even, odd = _pair(seed, step, particle, held)
             v = odd if key & 1 else even
             if winner >= 0 and v >= best * q - first * p:
-                continue  # since -log(1 - v) >= v, without the logarithm
+                continue  # -log(1 - v) >= v, so the logarithm is not needed
             time = (first * p - math.log(1.0 - v)) / q
             if winner < 0 or time < best:
                 best, winner = time, key

@@ -1,4 +1,4 @@
-"""Rows of many particles at once, whatever kind of model they come from."""
+"""Rows of many particles at once, for models of any kind."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class ModelRows:
 
 
 class VectorRows:
-    """Of a model that answers for many states at once. Its rows are checked each time: ModelError names the pair."""
+    """Rows of a model that is called for many states at once. Each row is checked; the ModelError names the pair."""
 
     def __init__(self, simulator: VectorSimulator) -> None:
         self.simulator, self.labels = simulator, simulator.labels
 
     def entries(self, states: Ints, actions: Ints) -> ParticleRows:
-        """Return the rows side by side, ascending, with their padding (probability 0)."""
+        """Return the rows, each with ascending successors, including their padding (probability 0)."""
         keys, chances = self.simulator.rows(states, actions)
         keys, chances = np.asarray(keys, dtype=np.int64), np.asarray(chances, dtype=np.float64)
         if keys.ndim != 2 or keys.shape != chances.shape or len(keys) != len(states):
@@ -93,7 +93,7 @@ class VectorRows:
     def holds(self, label: str, states: Ints) -> Bools:
         """[n]."""
         marks = np.asarray(self.simulator.holds(label, states), dtype=np.bool_)
-        if marks.shape != states.shape:  # which might spread over all states
+        if marks.shape != states.shape:  # NumPy might broadcast the wrong shape to all states
             raise ModelError(f"label {label!r}: {marks.shape} truths for {len(states)} states")
         return marks
 
@@ -107,7 +107,7 @@ class VectorRows:
 
 
 class SimulatorRows:
-    """Rows of a simulator that is called for one state at a time; each row once, while the cache has space."""
+    """Rows of a simulator that is called for one state at a time, once for each row as long as the cache has space."""
 
     def __init__(self, simulator: Simulator, limit: int = MAX_CACHED) -> None:
         self.simulator, self.labels, self._limit = simulator, simulator.labels, limit
@@ -125,7 +125,7 @@ class SimulatorRows:
         return self._holds[label](states)
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
-        """Return R(s, a) [n], computed once for each different pair."""
+        """Return R(s, a) [n], computed once for each distinct pair."""
         del successors
         pairs, back = different_pairs(states, actions)
         return np.array([self.simulator.reward(s, a) for s, a in pairs.tolist()], dtype=np.float64)[back]
@@ -185,7 +185,7 @@ def as_rows(model: MDP | Simulator | VectorSimulator) -> RowSource:
 
 
 def different_pairs(states: Ints, actions: Ints) -> tuple[Ints, Ints]:
-    """Return the different pairs [m, 2], and for each of the n given its index among them."""
+    """Return the distinct pairs [m, 2], and for each of the n pairs its index among them."""
     order = np.lexsort((actions, states))
     pairs = np.stack([states[order], actions[order]], axis=1)
     first = np.ones(len(order), dtype=np.bool_)
@@ -196,7 +196,7 @@ def different_pairs(states: Ints, actions: Ints) -> tuple[Ints, Ints]:
 
 
 def _checked(keys: Ints, chances: Floats, states: Ints, actions: Ints) -> tuple[Ints, Floats]:
-    """Return rows [n, K], each ascending. Raises if one is no distribution or lists a state twice."""
+    """Return rows [n, K], each ascending. Raises ModelError if a row is no distribution or lists a state twice."""
     total: Floats = chances.sum(axis=1)
     _refuse(total == 0.0, states, actions, None)
     _refuse(~(np.abs(total - 1.0) <= ROW_SUM_TOLERANCE), states, actions, "its probabilities do not sum to 1")

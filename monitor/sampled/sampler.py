@@ -1,4 +1,4 @@
-"""Outcomes f(G') of queries, particle by particle (Kazemi & Paoletti, Appendix on decision procedures)."""
+"""Outcomes f(G') of queries, one for each particle (Kazemi & Paoletti, Appendix on decision procedures)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _AdvancedEnsemble:
         return count < len(path) and path[:count] == self.observed and path[count][0] == self.state
 
     def advance(self, path: list[Pair]) -> bool:
-        """Observe the new pairs, up to the last; return False if noise is needed before, and none is drawn."""
+        """Observe the new pairs before the last pair; return False if this needs noise and particles are not apart."""
         for position in range(len(self.observed), len(path) - 1):
             successor = path[position + 1][0]
             if not self.ensemble.observe(path[position], successor):
@@ -51,14 +51,14 @@ class _AdvancedEnsemble:
         return True
 
     def apart(self, particles: range) -> _AdvancedEnsemble:
-        """Return a copy whose particles have noise of their own."""
+        """Return a copy with separate particles, each with its own noise."""
         return _AdvancedEnsemble(self.ensemble.apart(particles), self.state, self.observed)
 
 
 class EnsembleCache:
-    """Ensembles along one growing path, one for each start point, so that a new pair costs one step.
+    """Cache of ensembles along one growing path, one for each start point, so that a new pair costs one step.
 
-    It holds no state: an ensemble that does not fit a path is drawn again, with the same numbers.
+    The cache does not influence results: an ensemble that does not fit a path is sampled again, with the same numbers.
     """
 
     def __init__(self, limit: int = MAX_CACHED) -> None:
@@ -67,13 +67,13 @@ class EnsembleCache:
         self._ensembles: OrderedDict[tuple[object, ...], tuple[_AdvancedEnsemble, int]] = OrderedDict()
 
     def take(self, key: tuple[object, ...], path: list[Pair]) -> _AdvancedEnsemble | None:
-        """Remove and return the ensemble of a start point, if the pairs it has observed begin `path`."""
+        """Remove and return the ensemble of a start point, if its observed pairs are the beginning of `path`."""
         advanced, size = self._ensembles.pop(key, (None, 0))
         self._held -= size
         return advanced if advanced is not None and advanced.is_prefix_of(path) else None
 
     def put(self, key: tuple[object, ...], advanced: _AdvancedEnsemble) -> None:
-        """Keep an ensemble, dropping the least recently used ones beyond the limit."""
+        """Store an ensemble; beyond the limit, drop the least recently used ensembles."""
         size = advanced.ensemble.size + 2 * len(advanced.observed)
         self._ensembles[key] = advanced, size
         self._held += size
@@ -82,16 +82,17 @@ class EnsembleCache:
 
     @property
     def held(self) -> int:
-        """Numbers held, at most the limit."""
+        """Number of stored numbers, at most the limit."""
         return self._held
 
 
 class Sampler:
-    """Draws outcomes of queries on one scene.
+    """Samples outcomes of queries on one scene.
 
     Args:
-        scene: the worlds to draw from.
-        seed: of the noise, 0 to 2**64 - 1. Agents with the same seed have the same noise: give each its own.
+        scene: the worlds from which to sample.
+        seed: seed of the noise, 0 to 2**64 - 1. Agents with the same seed have the same noise, so give each agent its
+            own seed.
     """
 
     def __init__(self, scene: Scene, seed: int) -> None:
@@ -111,21 +112,21 @@ class Sampler:
         begins: int = 0,
         watched: bool = False,
     ) -> AnyQuestion:
-        """Return a goal on a path, ready to be drawn.
+        """Return a goal on a path, ready for sampling.
 
         Args:
-            goal: validated; its test, if it has one, is ignored.
+            goal: a validated goal; its test, if any, is ignored.
             path: pairs (state, action), oldest first; the last action may be None (not yet taken).
-            first_seq: the number of the first pair's step in the episode; noise is keyed by it.
-            terminated: the episode has ended in the last state, which is absorbing from then on.
-            acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
-            begins: how many steps after the goal's offset the intervention begins; until then nothing is changed.
-            watched: for `Question.left`.
+            first_seq: the number of the first pair's step in the episode, which is a key of the noise.
+            terminated: whether the episode has ended in the last state, which is absorbing from then on.
+            acted: names of the policies that acted at the pairs; empty if nominal acted at all of them.
+            begins: number of steps from the goal's offset to the intervention; nothing is changed before it.
+            watched: whether `Question.left` will be called.
 
         Raises:
             PathError: an observed transition is impossible.
-            LimitError: a nested quantity looks back, or `handover` is between two policies that choose by chance.
-            FormulaError: a quantity is nested in a path of a simulated model, and it is no `handover`.
+            LimitError: a nested quantity looks back, or `handover` is between two stochastic policies.
+            FormulaError: a quantity other than `handover` is nested in a path of a simulated model.
             PolicyError, ModelError: a simulator or its policy breaks its contract.
         """
         if not path:
@@ -178,35 +179,35 @@ class Sampler:
         return question.outcomes(particles) if isinstance(question, TooLate) else question.outcomes(particles, cache)
 
     def steps(self, measure: Probability | Reward) -> StepTable:
-        """Return the step table of a measure's automaton, made once."""
+        """Return the step table of a measure's automaton. It is cached."""
         if measure not in self._steps:
             self._steps[measure] = StepTable(self.scene.automaton(measure))
         return self._steps[measure]
 
 
 class Question:
-    """A goal on a path: its outcome in each drawn world, one for a change, two for the difference of two."""
+    """A goal on a path, with its outcomes in sampled worlds: one world for a change, two worlds for a difference."""
 
     def __init__(self, worlds: Sequence[_SampledWorld]) -> None:
         self._worlds = worlds
 
     @cached_property
     def certain(self) -> float | None:
-        """The outcome, if it is the same in all drawn worlds because none needs noise; else None."""
+        """The outcome, if no sampled world needs noise, so that all have the same outcome; else None."""
         outcomes = [world.certain for world in self._worlds]
         return None if None in outcomes else _difference(outcomes)
 
     def outcomes(self, particles: range, cache: EnsembleCache | None = None) -> Floats:
-        """Return the outcome of the goal in each drawn world: [n] float64.
+        """Return the outcome of the goal in each sampled world: [n] float64.
 
-        A particle's outcome depends on nothing but the goal, the path, `first_seq`, the seed and its own number.
+        A particle's outcome depends only on the goal, the path, `first_seq`, the seed and the particle's number.
 
         Args:
-            particles: which drawn worlds, numbers below 2**32.
-            cache: of this path, if it grows: ensembles are advanced from where the last call left them.
+            particles: numbers of the sampled worlds, below 2**32.
+            cache: the cache of this path, if the path grows; then ensembles continue from the last call.
 
         Returns:
-            0 or 1 for P, the sum for R; for delta the difference of the two worlds' outcomes under the same noise.
+            0 or 1 for P, the sum of rewards for R; for delta the difference of the outcomes under the same noise.
         """
         if particles and not 0 <= min(particles) <= max(particles) < PARTICLES:
             raise LimitError(f"particles are numbered 0 to {PARTICLES - 1} (limit PARTICLES), not {particles}")
@@ -217,9 +218,10 @@ class Question:
         return values
 
     def left(self, particles: range) -> float:
-        """Return the fraction of drawn worlds, the first of two, that move as nothing recorded shows until decided.
+        """Return the fraction of sampled worlds that make a move without recorded data before they are decided.
 
-        Arguments as for `outcomes`, at most `BLOCK` of them; needs a question that is `watched`.
+        For a difference, only the first of both worlds counts. `particles`: as for `outcomes`, at most `BLOCK`. The
+        question must be `watched`.
         """
         return float(self._worlds[0].left(particles).mean())
 
@@ -228,7 +230,7 @@ AnyQuestion = Question | TooLate
 
 
 class _SampledWorld:
-    """A measure in the world of one change, from an intervention state on, `path[0]`, whose step is number `first`."""
+    """A measure in the world of one change, from the intervention state `path[0]` on, whose step has number `first`."""
 
     def __init__(
         self,
@@ -247,7 +249,7 @@ class _SampledWorld:
         ending = Ending(path[-1][0], len(path) - 1) if terminated else None
         self._path, self._ended = path, None if ending is None else ending.state
         self._key = scene, sampler.seed, change, measure, first, tuple(acted), begins
-        self._cached = ending is None or not has_nested(measure)  # an end changes nested truths
+        self._cached = ending is None or not has_nested(measure)  # an episode's end changes nested truths
         ensemble = Ensemble(
             replace(scene.world(change, acted), begins=begins),
             sampler.steps(measure),
@@ -257,7 +259,7 @@ class _SampledWorld:
             first=first,
             watched=watched,
         )
-        self._trunk = _AdvancedEnsemble(ensemble, state)  # what all particles have in common
+        self._trunk = _AdvancedEnsemble(ensemble, state)  # the common part of all particles
         self._whole = self._trunk.advance(path)
 
     @cached_property
@@ -281,18 +283,18 @@ class _SampledWorld:
         return found
 
     def left(self, particles: range) -> Bools:
-        """Return which particles [n] move as nothing recorded shows before they are decided."""
+        """Return which particles [n] make a move without recorded data before they are decided."""
         advanced = self._trunk.apart(particles)
         advanced.advance(self._path)
         return advanced.ensemble.left(self._path[-1], self._ended)
 
 
 def _difference(outcomes: Sequence[Any]) -> Any:  # noqa: ANN401 - floats or arrays of them
-    """Return the outcome of the one world, or the first minus the second."""
+    """Return the outcome of a single world, or the outcome of the first world minus that of the second."""
     return outcomes[0] if len(outcomes) == 1 else outcomes[0] - outcomes[1]
 
 
 def _position(offset: int, length: int) -> int:
-    """Return the clipped position from 0 of an offset on a path of `length` pairs (docs/semantics.md, section 1.4)."""
+    """Return the position, from 0, of a clipped offset on a path of `length` pairs (docs/semantics.md, section 1.4)."""
     used = max(1 - length, min(offset, length - 1))
     return length - 1 - used if used >= 0 else -used - 1

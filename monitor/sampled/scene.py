@@ -1,4 +1,4 @@
-"""Scenes: a model with its policies, enumerated or simulated, as worlds to draw from."""
+"""Scenes: an enumerated or simulated model with its policies, as worlds from which particles are sampled."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ ONLY_P = "handover is drawn for the goal P only; ask for a P, or make a table of
 
 
 class Scene(Protocol):
-    """Worlds to draw from, with automata and label functions of measures."""
+    """Worlds from which particles are sampled, with automata and label functions of measures."""
 
     @property
     def draws_nested(self) -> bool:
-        """Whether the quantity in `handover` is drawn; else `labels` says where it holds."""
+        """True if the quantity in `handover` is sampled; False if `labels` decides where it holds."""
         ...
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
@@ -55,7 +55,7 @@ class Scene(Protocol):
         ...
 
     def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
-        """Return which atoms of a measure's automaton hold in the world of a change."""
+        """Return the function of the label sets of a measure's automaton, in the world of a change."""
         ...
 
     def holds(self, label: str, states: AnyArray) -> Bools:
@@ -63,15 +63,15 @@ class Scene(Protocol):
         ...
 
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
-        """Return whether an outcome may depend on which policies acted, beside what they did."""
+        """Return whether an outcome may depend on the policies that acted, not only on their actions."""
         ...
 
 
 class Enumerated:
-    """An enumerated model: nested quantities are decided exactly, at each visited state.
+    """An enumerated model. Nested quantities are evaluated exactly, at each visited state.
 
-    Raises LimitError if a nested quantity looks back (`@t`, t not 0): it depends on each particle's own past, which
-    only the exact engine supports.
+    Raises LimitError if a nested quantity looks back (`@t`, t not 0). Such a quantity depends on each particle's own
+    past, which only the exact engine supports.
     """
 
     draws_nested = False
@@ -87,11 +87,11 @@ class Enumerated:
         return self._worlds.world(change, acted)
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
-        """Return the automaton of the exact engine, so that label sets mean the same."""
+        """Return the automaton of the exact engine, so that label sets have the same meaning."""
         return self._evaluators.value_table(self._evaluators.nominal(None, 0), measure).automaton
 
     def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
-        """Return labels, and nested quantities as the exact engine decides them."""
+        """Return the function of label sets. The exact engine decides nested quantities."""
         automaton = self.automaton(measure)
         if not has_nested(measure):
             return LabelAtoms(automaton, self._worlds.main)
@@ -115,7 +115,7 @@ class Enumerated:
         return self._worlds.main.holds(label, states)
 
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
-        """Return whether an outcome depends on which policies acted, beside what they did."""
+        """Return whether an outcome depends on the policies that acted, not only on their actions."""
         return self._evaluators.depends_on_policies(change, measure)
 
 
@@ -124,11 +124,12 @@ class Simulated:
 
     Args:
         model: a `Simulator`, a `VectorSimulator` for many states at once, or a world with numbers.
-        policies: name -> what `as_decisions` takes; `nominal` is the deployed one.
+        policies: name -> policy in a form that `as_decisions` accepts; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
-        actions: names of the actions 0, 1, .. for `do(name)`, if they have any.
+        actions: names of the actions 0, 1, .. for `do(name)`; empty if actions have no names.
 
-    `deployed`: another name of the nominal policy, by which it can be an intervention where another one acted.
+    `deployed`: a second name of the nominal policy. With it the nominal policy can be an intervention on a path on
+    which another policy acted.
     """
 
     draws_nested = True
@@ -150,7 +151,7 @@ class Simulated:
         self._labels: dict[Probability | Reward, LabelFunction] = {}
 
     def validate(self, formula: Formula, text: str) -> None:
-        """Raise FormulaError at the first unknown name, and at a quantity nested in a path unless it is `handover`."""
+        """Raise FormulaError at the first unknown name, or at a nested quantity other than `handover`."""
         for goal, changes, _ in goals(formula):
             late = None if isinstance(formula, Regret) else handover_goal(goal)
             if late is not None and not isinstance(late.measure, Probability):
@@ -172,13 +173,16 @@ class Simulated:
         return self._worlds.world(change, acted)
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
-        """Return the automaton of a measure, made once."""
+        """Return the automaton of a measure. It is cached."""
         if measure not in self._automata:
             self._automata[measure] = automaton_of(measure)
         return self._automata[measure]
 
     def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
-        """Return labels. Raises FormulaError for a nested quantity: its truth would need samples within each sample."""
+        """Return the function of label sets.
+
+        Raises FormulaError for a nested quantity, because its truth would need samples within each sample.
+        """
         del change, ending
         if measure not in self._labels:
             if isinstance(measure, Probability):
@@ -196,7 +200,7 @@ class Simulated:
         return self._worlds.main.holds(label, states)
 
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
-        """Return True unless the path is replayed: a simulated policy may be stochastic."""
+        """Return True unless the path is replayed, because a simulated policy may be stochastic."""
         del measure
         return change.kind != "nominal"
 
@@ -211,14 +215,14 @@ class Simulated:
             raise error_at(_unknown("action", change.name, names), text, change.at)
 
     def _action(self, name: str) -> int:
-        """Return the number of an action; `_check_change` has found that there is one."""
+        """Return the number of an action. `_check_change` has already checked the name."""
         number = self._actions.named(name)
         assert number is not None
         return number
 
 
 class _Worlds:
-    """The world of each intervention: which policy acts, under which dynamics."""
+    """The world of each intervention, with the policy that acts and the dynamics."""
 
     def __init__(
         self,
@@ -234,7 +238,7 @@ class _Worlds:
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
         """Return the world of a change, as `monitor.causal.Law.under` defines it for the policies that acted."""
-        # One that is not known is asked for nothing: `SampledChecker` has checked it.
+        # An unknown policy never influences the outcome, which `SampledChecker` has checked, so nominal replaces it.
         who = tuple(self.policies.get(name, self.policies["nominal"]) for name in acted)
         return replace(self._world(change), acted=who)
 
@@ -267,14 +271,14 @@ class _Worlds:
 
 
 class LabelAtoms:
-    """Label sets of an automaton whose atoms are all labels: of states [n], or of one."""
+    """Label sets of states [n], or of one state, for an automaton whose atoms are all labels."""
 
     def __init__(self, automaton: Automaton, dynamics: ParticleDynamics) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]
         self._dynamics = dynamics
 
     def __call__(self, offset: int, states: AnyArray, actions: Ints) -> Ints:
-        """Return the label sets [n] of states [n], wherever and whatever is done there."""
+        """Return the label sets [n] of states [n]. They depend on neither offset nor actions."""
         del offset, actions
         masks = np.zeros(len(states), dtype=np.int64)
         for bit, name in self._names:
@@ -287,7 +291,7 @@ class LabelAtoms:
 
 
 def has_nested(measure: Probability | Reward) -> bool:
-    """Return whether a quantity is nested in a measure's path."""
+    """Return whether a quantity is nested in a measure's path formula."""
     return isinstance(measure, Probability) and any(True for _ in nested_goals(measure.path))
 
 

@@ -1,7 +1,7 @@
-"""Models that cannot be enumerated: successors on demand, one state at a time or many at once.
+"""Models that cannot be enumerated. Their successors are computed on demand, for one state or for many states at once.
 
-States are int64 numbers of any size and in any order. Noise is keyed by them, so a state must always have the same
-number. `NumberedSimulator` gives numbers to other states.
+States are arbitrary int64 numbers. These numbers are keys of the noise, so a state must always have the same number.
+`NumberedSimulator` assigns numbers to states that are not numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_NUMBERED = 10_000_000
 
 @runtime_checkable
 class Simulator(Protocol):
-    """A model called for one state at a time; results are cached, so it is called once for each (state, action)."""
+    """A model called for one state at a time. Results are cached, so it is called once for each (state, action)."""
 
     @property
     def actions(self) -> int:
@@ -32,7 +32,7 @@ class Simulator(Protocol):
         ...
 
     def successors(self, state: int, action: int) -> tuple[Sequence[int] | Ints, Sequence[float] | Floats]:
-        """Return the next states, each once, and their probabilities; none if the action is unavailable."""
+        """Return distinct next states and their probabilities; both are empty if the action is unavailable."""
         ...
 
     def holds(self, label: str, state: int) -> bool:
@@ -101,9 +101,9 @@ class HashableSimulator(Protocol[State]):
 
 
 class NumberedSimulator(Generic[State]):
-    """A `Simulator` over numbers, made of one whose states are hashable and have a unique, stable `repr`.
+    """A `Simulator` over numbers, made from a simulator whose states are hashable and have a unique, stable `repr`.
 
-    The number is taken from the `repr`, not from the order of appearance, as noise must not depend on that.
+    The number of a state is computed from its `repr`, not from the order of appearance, on which noise must not depend.
 
     >>> number_of(("bishop", 3)) == number_of(("bishop", 3))
     True

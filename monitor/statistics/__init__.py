@@ -1,19 +1,20 @@
 """Decisions from samples: sequential tests, sample sizes, intervals, and error rates over a stream.
 
-Samples are arguments; nothing here draws a number, reads a clock or knows a formula. A decision is True, False or None,
-undecided within the given samples.
+Samples are arguments. Nothing here draws random numbers, reads a clock or knows formulas. A decision is True, False, or
+None if the test is undecided after the given samples.
 
 A sequential test has three methods: `start()`, `update(state, samples)`, and `decide(runs)` for many tests at once.
-`update` stops at the very sample that decides, however the samples are divided into batches. A state has `samples` and
+`update` stops at the sample that decides, however the samples are divided into batches. A state has `samples` and
 `holds`.
 
-Which one to use:
+Which test to use:
 
 - a probability against a threshold: `Sprt`; a reward or an effect: `RegionBets`; Boolean combinations: `combine`;
 - a number (`=?`): `sample_size` and the intervals;
 - on a stream: `ConfidenceSequence` or `ThresholdBets` within a verdict, and `StreamRule` across verdicts.
 
-`TSprt` with `EqualOutcome` is the paper's test of a reward or an effect. Its strength holds for normal samples only.
+`TSprt` with `EqualOutcome` is the paper's test of a reward or an effect. Its error rates are valid for normal samples
+only.
 """
 
 from monitor.statistics.alpha_spending import StreamRule, fraction

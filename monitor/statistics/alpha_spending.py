@@ -1,27 +1,28 @@
 """Alpha spending: tests at every message of an endless stream, with one false-alarm rate for the whole stream.
 
-A test repeated at every message raises false alarms without limit: at alpha = .05, some 500 in 10,000 messages. Here
-test n of a stream gets alpha_n = alpha (1/log2(n+1) - 1/log2(n+2)) as its probability to reject a true formula.
+A test repeated at every message raises an unlimited number of false alarms. At alpha = 0.05, it raises about 500 in
+10,000 messages. Here, test n of a stream rejects a true formula with probability at most
+alpha_n = alpha (1/log2(n+1) - 1/log2(n+2)).
 
-Proof. The fractions telescope: those of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(any test rejects a true
-formula) <= sum of alpha_n < alpha, whatever the number of messages. The tests may depend on each other, because paths
-overlap and noise is kept: the union bound needs no independence. Test n is made at alpha_n (1 - beta), which
-compensates the factor by which Wald's thresholds may fail (see `Strength`). QED
+Proof. The fractions telescope: the fractions of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(any test rejects a
+true formula) <= sum of alpha_n < alpha, for any number of messages. The tests may depend on each other, because paths
+overlap and noise is reused. The union bound needs no independence. Test n is made at alpha_n (1 - beta), which
+compensates for the factor by which Wald's thresholds may exceed the error rate (see `Strength`). QED
 
-Each test requires that its samples follow the world of its query, given that query. An agent that reacts to our alarms
-makes later queries depend on earlier samples; then this needs fresh noise for each message. For an `Sprt` "true" means
-beyond its indifference region; `ThresholdBets` has none.
+Each test requires that its samples follow the world of its query, given this query. If an agent reacts to alarms, later
+queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, "true" means beyond the
+indifference region. `ThresholdBets` has no indifference region.
 
-Beta, the probability to accept a false formula, is not bounded over the stream: it is that of one test. A breach that
-lasts is tested again at the next message. With k formulas on one stream, alpha holds for each formula; to bound the
-probability for all of them together, give each alpha/k.
+Beta, the probability of accepting a false formula, is not bounded over the stream, only for each test. A breach that
+lasts is tested again at the next message. With k formulas on one stream, alpha bounds the rate of each formula. To
+bound the probability for all k together, use alpha/k for each formula.
 
-The cost. To reject, the likelihood ratio of test n must reach A ~ 1/alpha_n. A single test with alpha = .05 needs 3.0
+Cost. To reject, the likelihood ratio of test n must reach A ~ 1/alpha_n. A single test with alpha = 0.05 needs 3.0
 nats. Test n needs log(alpha/alpha_n) nats more: 14.0 at the 10,000th test, 19.4 at the millionth. The usual weights
-6/(pi n)^2 would need 18.9 and 28.1. If the formula is true, the test ends at B ~ beta, which hardly changes. So the
-common verdict costs the same as in a single test.
+6/(pi n)^2 would need 18.9 and 28.1. If the formula is true, the test ends at B ~ beta, which is nearly the same for all
+n. So the common verdict costs the same as in a single test.
 
-A test that is undecided when its samples run out spends its fraction of alpha too.
+A test that is still undecided after its last sample also spends its fraction of alpha.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def fraction(n: int) -> float:
 class StreamRule:
     """Strengths of the tests of one formula on one stream; `strength.alpha` is the false-alarm rate of the stream.
 
-    `tests`: number made so far. It is part of the stream's state: a new rule spends alpha again.
+    `tests`: number of tests made so far. It is part of the stream's state, because a new rule would spend alpha again.
 
     >>> rule, first = StreamRule(Strength(0.05, 0.01)).next()
     >>> rule.tests, round(first.alpha, 4), first.beta
@@ -72,5 +73,5 @@ class StreamRule:
 
     @property
     def spent(self) -> float:
-        """Part of alpha that the tests so far have spent."""
+        """The part of alpha that the tests have spent so far."""
         return self.strength.alpha * (1.0 - 1.0 / math.log2(self.tests + 2))

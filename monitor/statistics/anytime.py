@@ -1,16 +1,17 @@
-"""Confidence sequences by betting: valid at every number of samples at once, so one may look at any time and stop.
+"""Confidence sequences by betting. They are valid at all numbers of samples at once, so one may stop at any time.
 
 Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024), hedged
 capital, Theorem 3, with the predictable plug-in bets of their Section 4.2.
 
-To test that the mean of samples x in [0, 1] is m (or less), bet against it. The wealth begins with 1. Each sample
-multiplies it by 1 + bet (x - m); the bet is chosen before the sample is seen. If the mean is at most m, the wealth is a
-nonnegative supermartingale. By Ville's inequality it then reaches 1/alpha at any time with probability at most alpha.
-`up` bets that the mean is larger than m, `down` that it is smaller. Bets are truncated to c/m (or c/(1 - m)), c = 1/2,
-so wealth stays positive.
+To test that the mean of samples x in [0, 1] is at most m, bet against this hypothesis. The wealth is 1 at the start.
+Each sample multiplies the wealth by 1 + bet (x - m), where the bet is chosen before the sample is seen. If the mean is
+at most m, the wealth is a nonnegative supermartingale. By Ville's inequality, the probability that it ever reaches
+1/alpha is then at most alpha. `up` bets that the mean is larger than m, and `down` bets that it is smaller. Bets are
+truncated to c/m (or c/(1 - m)), c = 1/2, so that wealth stays positive.
 
-With these bets `up` falls in m and `down` rises in m. So the means that neither rejects form an interval, whose ends
-are found by bisection over any set of points; between two points the outer one is the valid end.
+With these bets, the wealth of `up` decreases in m and the wealth of `down` increases in m. So the means that neither
+bet rejects form an interval. Its ends are found by bisection over any set of points. If an end lies between two points,
+the outer point is the valid end.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class Bets:
-    """Statistics of the samples so far, in [0, 1], from which the next bet is sized. `level`: the alpha it aims at.
+    """Statistics of the samples so far, in [0, 1], from which the size of the next bet follows.
 
-    `total`: their sum; `squares`: the sum of (x_i - mean of the first i)^2. Estimates include one more sample 1/2 and
-    one more square 1/4. Bets of any size are valid; these make the interval nearly as narrow as possible.
+    `level`: the alpha for which the bets are optimised. `total`: the sum of the samples; `squares`: the sum of
+    (x_i - mean of the first i)^2. Estimates include one additional sample 1/2 and one additional square 1/4. Bets of
+    any size are valid. These sizes make the interval nearly as narrow as possible.
     """
 
     level: float
@@ -48,9 +50,9 @@ class Bets:
 
 
 def predicted(bets: Bets, values: Floats) -> tuple[Floats, Floats, Bets]:
-    """Return mean and variance [..., N] as estimated before each of values [..., N], and `bets` after the last.
+    """Return the mean and variance [..., N] estimated before each of values [..., N], and the `bets` after the last.
 
-    With leading axes, `bets` after is that of the first row.
+    With leading axes, the returned `bets` are those of the first row.
     """
     count = bets.samples + np.arange(values.shape[-1] + 1)
     start = np.zeros((*values.shape[:-1], 1))
@@ -65,9 +67,10 @@ def predicted(bets: Bets, values: Floats) -> tuple[Floats, Floats, Bets]:
 
 
 def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
-    """Return the size [..., N] of the bet on each of values [..., N], from those before it, and `bets` after the last.
+    """Return the size [..., N] of the bet on each of values [..., N], and the `bets` after the last value.
 
-    sqrt(2 log(1/level) / (variance t log(1 + t))) for sample t. With leading axes, `bets` after is that of the first.
+    A size depends only on earlier values: it is sqrt(2 log(1/level) / (variance t log(1 + t))) for sample t. With
+    leading axes, the returned `bets` are those of the first row.
     """
     _, variance, after = predicted(bets, values)
     t = bets.samples + np.arange(1, values.shape[-1] + 1)
@@ -77,14 +80,14 @@ def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
 def log_wealth_up(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
     """Return the increments of the log wealth of `up`, the bet that the mean is above `points`."""
     m = np.asarray(points, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # at the boundary nothing can be lost, and the bet is not truncated
+    with np.errstate(divide="ignore"):  # at the boundary the bet cannot lose, so it is not truncated
         return np.asarray(np.log1p(np.minimum(sizes, TRUNCATION / m) * (values - m)))
 
 
 def log_wealth_down(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
     """Return the increments of the log wealth of `down`, the bet that the mean is below `points`."""
     m = np.asarray(points, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # likewise
+    with np.errstate(divide="ignore"):  # at the boundary the bet cannot lose, as in `log_wealth_up`
         return np.asarray(np.log1p(np.minimum(sizes, TRUNCATION / (1.0 - m)) * (m - values)))
 
 
@@ -95,9 +98,9 @@ def log_wealth(values: Floats, sizes: Floats, points: ArrayLike) -> tuple[Floats
 
 @dataclass(frozen=True)
 class ConfidenceState:
-    """A confidence sequence so far: the interval from `low` to `high`, and the log wealth `up`, `down` [M].
+    """State of a confidence sequence: the interval from `low` to `high`, and the log wealth `up`, `down` [M].
 
-    The interval only shrinks. With probability alpha at most it does not hold the mean, and may be empty.
+    The interval only shrinks. With probability at most alpha it misses the mean; then it may be empty.
     """
 
     bets: Bets
@@ -116,8 +119,9 @@ class ConfidenceState:
 class ConfidenceSequence:
     """Confidence sequence: P(at some time the mean of samples in [lo, hi] lies outside the interval) <= alpha.
 
-    `points`: the interval's ends lie on a grid of so many, at most one step of it beyond the exact ends; memory is
-    proportional to it, and samples are not kept. `alpha` in (0, 1), lo < hi, two points or more, else ConfigError.
+    `points`: number of points of a grid on which the interval's ends lie. The ends are at most one grid step outside
+    the exact ends. Memory is proportional to `points`, and samples are not kept. Raises ConfigError unless `alpha` is
+    in (0, 1), lo < hi, and there are at least two points.
 
     >>> sequence = ConfidenceSequence(0.05)
     >>> state = sequence.update(sequence.start(), [1.0, 0.0, 1.0, 1.0] * 250)
@@ -142,7 +146,7 @@ class ConfidenceSequence:
         return ConfidenceState(Bets(self.alpha / 2.0), none, none, self.lo, self.hi)
 
     def update(self, state: ConfidenceState, values: ArrayLike) -> ConfidenceState:
-        """Return the state after values [N] in [lo, hi] (else InputError), with a look after each of them."""
+        """Return the state after values [N], with a look after each value. Raises InputError outside [lo, hi]."""
         seen = unit_array(values, self.lo, self.hi)
         sizes, bets = bet_sizes(state.bets, seen)
         grid = np.linspace(0.0, 1.0, self.points)
@@ -163,9 +167,10 @@ class ConfidenceSequence:
         return ConfidenceState(bets, up, down, max(state.low, low), min(state.high, high))
 
     def interval(self, values: ArrayLike) -> tuple[float, float]:
-        """Return the interval that `update` gives from the start, if all values [N] are at hand.
+        """Return the interval that `update` computes from the start, if all values [N] are known.
 
-        By bisection, since `up` falls in the point and `down` rises: log2(points) passes instead of one per point.
+        It is found by bisection, because the wealth of `up` decreases and the wealth of `down` increases from point to
+        point. This takes log2(points) passes instead of one pass for each point.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.size:

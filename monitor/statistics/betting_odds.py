@@ -26,7 +26,8 @@ DENSE: Final = 2048
 class Departure(msgspec.Struct, frozen=True):
     """A transition observed more often than the model predicts.
 
-    `row`, `successor`: in the model. `seen`: how often lately, in `of` steps from that row. `expected`: by the model.
+    `row`, `successor`: the transition in the model. `seen`: number of recent observations of the transition, among `of`
+    steps from this row. `expected`: number of observations that the model predicts.
     """
 
     row: int
@@ -37,9 +38,9 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class TransitionOdds:
-    """A transition of the model: its row and index there, 1/p, and q/p of the two bets without counts.
+    """A transition of the model: its row, its index, 1/p (`odds`), and q/p of the two bets without counts.
 
-    `given`: the row is known exactly.
+    `given`: whether the row is known exactly.
     """
 
     def __init__(self, row: int, index: int, odds: float, flatter: float, sharper: float, *, given: bool) -> None:
@@ -52,9 +53,9 @@ class TransitionOdds:
 
 
 class Odds:
-    """The model's odds; those of a transition are computed when it occurs, and kept until the space is needed.
+    """Cache of the model's odds. The odds of a transition are computed when it occurs, and dropped if space is needed.
 
-    `starts`, `successors`, `probabilities`: as for `ModelTest`. `dense`: counts of the model's transitions are arrays.
+    `starts`, `successors`, `probabilities`: as for `ModelTest`. `dense`: whether counts of transitions are arrays.
     """
 
     def __init__(self, starts: Sequence[int], successors: Sequence[int], probabilities: Sequence[float]) -> None:
@@ -69,7 +70,7 @@ class Odds:
         self._kept: list[TransitionOdds | None] = [None] * size
 
     def learner(self, most: int, memory: int | None = None) -> AdaptiveBet:
-        """Return a learner that bets at these odds; `most`, `memory`: of `AdaptiveBet`."""
+        """Return a learner that bets at these odds; `most`, `memory`: as for `AdaptiveBet`."""
         return AdaptiveBet(self, most, memory)
 
     def find(self, row: int, successor: int) -> TransitionOdds | None:
@@ -89,13 +90,13 @@ class Odds:
         return _newest(self.starts, index, 0, len(self.starts))
 
     def index_of(self, row: int, successor: int) -> int:
-        """Return the index of a transition, -1 if the model lacks it; of two, the last."""
+        """Return the index of a transition, -1 if the model lacks it; if there are two entries, the last one."""
         start = self.starts[row]
         index = _newest(self.successors, successor, start, self.starts[row + 1])
         return index if index >= start and self.successors[index] == successor else -1
 
     def transition(self, row: int, index: int) -> TransitionOdds:
-        """Return the transition at this index, computed anew."""
+        """Compute the transition at this index."""
         roots = squares = 0.0
         for each in range(self.starts[row], self.starts[row + 1]):
             roots += math.sqrt(self.probabilities[each])
@@ -106,7 +107,7 @@ class Odds:
 
 
 def _newest(ascending: Sequence[int], number: int, low: int, high: int) -> int:
-    """Return the last of the places low:high whose number is at most this one; low - 1 if there is none."""
+    """Return the last place in low:high at which the entry of `ascending` is at most `number`; low - 1 if none."""
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] <= number:
@@ -117,7 +118,7 @@ def _newest(ascending: Sequence[int], number: int, low: int, high: int) -> int:
 
 
 class PlaceCounts:
-    """Counts by place: an array if `dense`, else a dict of those above 0. `size`: number of places with one above 0."""
+    """Counts by place: an array if `dense`, else a dict of the counts above 0. `size`: number of counts above 0."""
 
     def __init__(self, places: int, *, dense: bool) -> None:
         self.size = 0
@@ -125,7 +126,7 @@ class PlaceCounts:
         self._put: dict[int, int] | None = None if dense else {}
 
     def get(self, place: int) -> int:
-        """Return a count, 0 if there is none."""
+        """Return the count of a place, 0 if it has none."""
         return self._all[place] if self._put is None else self._put.get(place, 0)
 
     def put(self, place: int, count: int) -> None:
@@ -158,8 +159,8 @@ class PlaceCounts:
 class AdaptiveBet:
     """Recent counts and the bet on them: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
 
-    At most `most` transitions are counted. `prior`: c. `memory`: steps of a row after which its counts are halved;
-    `MEMORY` if None.
+    At most `most` transitions are counted. `prior`: c. `memory`: number of steps of a row after which the row's counts
+    are halved; None means `MEMORY`.
     """
 
     def __init__(self, odds: Odds, most: int, memory: int | None = None) -> None:
@@ -172,7 +173,7 @@ class AdaptiveBet:
 
     @property
     def counts(self) -> dict[int, int]:
-        """Index of a transition -> n(s, a, s')."""
+        """The counts: index of a transition -> n(s, a, s')."""
         return self._seen.by_place()
 
     def ratio(self, found: TransitionOdds) -> float:
@@ -180,7 +181,7 @@ class AdaptiveBet:
         return (self.prior + self._seen.get(found.index) * found.odds) / (self.prior + self._steps.get(found.row))
 
     def settle(self, found: TransitionOdds) -> float:
-        """Return q / p of a transition and count it, in that order: q must not depend on the outcome."""
+        """Return q / p of a transition, then count it. The order matters because q must not depend on the outcome."""
         ratio = self.ratio(found)
         steps = self._steps.get(found.row)
         self._seen.put(found.index, self._seen.get(found.index) + 1)
@@ -197,14 +198,17 @@ class AdaptiveBet:
         return {index: self._seen.get(index) for index in entries if self._seen.get(index) > 0}
 
     def by_row(self) -> dict[int, dict[int, int]]:
-        """Return row -> its counts by index of the transition."""
+        """Return row -> counts of the row, by index of the transition."""
         found: dict[int, dict[int, int]] = {}
         for index, seen in self.counts.items():
             found.setdefault(self._odds.row_of(index), {})[index] = seen
         return found
 
     def departures(self, most: int) -> list[Departure]:
-        """Return the transitions with most evidence against the model: n log(n / (N p)), in rows with N steps."""
+        """Return the transitions with the most evidence against the model.
+
+        The evidence is n log(n / (N p)) for n observations among N steps of the row.
+        """
         found: list[tuple[float, Departure]] = []
         for index, seen in self.counts.items():
             row = self._odds.row_of(index)

@@ -1,8 +1,9 @@
 """Calibration of forecasts: counts binned by forecast, the Brier score, intervals of the observed frequencies.
 
-A forecaster is *calibrated* if of all events to which it gives the probability v a fraction v happens. That fraction
-over v is the reliability diagram, the mean squared error the Brier score: G. Brier, "Verification of forecasts
-expressed in terms of probability" (1950); A. Murphy, "A new vector partition of the probability score" (1973).
+A forecaster is *calibrated* if, among all events with forecast probability v, a fraction v happens. The reliability
+diagram shows this fraction over v. The Brier score is the mean squared error of the forecasts. Sources: G. Brier,
+"Verification of forecasts expressed in terms of probability" (1950); A. Murphy, "A new vector partition of the
+probability score" (1973).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ BINS: Final = 10
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One bin of a reliability diagram that holds forecasts.
+    """One nonempty bin of a reliability diagram.
 
-    `low`, `high`: its ends. `forecast`: mean of the forecasts in it. `frequency`: fraction of them that came true, with
-    its Clopper-Pearson `interval`. `count`: number of forecasts.
+    `low`, `high`: the ends of the bin. `forecast`: mean of the forecasts in the bin. `frequency`: fraction of these
+    forecasts that came true, with its Clopper-Pearson `interval`. `count`: number of forecasts.
     """
 
     low: float
@@ -43,7 +44,7 @@ class Point(msgspec.Struct, frozen=True):
 class CalibrationCounts:
     """Outcomes of followed forecasts, counted by bin of the forecast.
 
-    `resolved`: number of forecasts with a known outcome. `dropped`: number of those without.
+    `resolved`: number of forecasts with a known outcome. `dropped`: number of forecasts without a known outcome.
 
     >>> counts = CalibrationCounts()
     >>> for came_true in (True, True, False):
@@ -70,10 +71,10 @@ class CalibrationCounts:
 
     @property
     def expected_brier(self) -> float:
-        """Expected Brier score if the forecasts are calibrated: the mean of v (1 - v); NaN likewise.
+        """Expected Brier score if the forecasts are calibrated: the mean of v (1 - v); NaN if no outcome is known.
 
-        A score far from it, above or below, shows that they are not. One near it shows less: forecasts of one half
-        score 1/4 whatever happens.
+        A Brier score far above or below this value shows that the forecasts are not calibrated. A score near it shows
+        less. For example, forecasts of 1/2 always have the score 1/4.
         """
         return self._expected / self.resolved if self.resolved else math.nan
 
@@ -105,8 +106,9 @@ class CalibrationCounts:
     def reliability(self, alpha: float = 0.05) -> list[Point]:
         """Return the points of the reliability diagram, lowest forecasts first; empty bins are left out.
 
-        Each interval has level 1 - `alpha` on its own, for one look. Forecasts of a bin differ a little, so the number
-        that come true is a sum of unequal probabilities; it varies less than the binomial that the interval assumes.
+        Each interval has level 1 - `alpha` by itself, for a single look. The forecasts of a bin differ slightly, so the
+        number of them that come true is a sum of unequal Bernoulli variables. Its variance is smaller than the variance
+        of the binomial distribution that the interval assumes.
         """
         return [
             Point(n / BINS, (n + 1) / BINS, total / count, hits / count, clopper_pearson(hits, count, alpha), count)

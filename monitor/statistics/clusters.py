@@ -1,7 +1,7 @@
-"""Means of values that come in clusters, such as the steps of an episode: values of one cluster depend on each other.
+"""Means of values in clusters, such as the steps of an episode. Values in the same cluster may depend on each other.
 
-The interval is Student's, of the clusters' residuals (Cameron & Miller 2015, "A Practitioner's Guide to Cluster-Robust
-Inference", section II, with their correction for few clusters): whole clusters vary, not single values.
+The intervals are Student's t intervals from the residuals of clusters, not of single values (Cameron & Miller 2015, "A
+Practitioner's Guide to Cluster-Robust Inference", section II, with their correction for few clusters).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ERROR: Final = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, or a ratio, with its interval. `clusters`: that it rests on; below two the interval is endless."""
+    """A mean or a ratio, with its interval. `clusters`: their number; with fewer than two the interval is infinite."""
 
     value: float
     low: float
@@ -29,9 +29,10 @@ class Estimate:
 
 
 def ratio(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
-    """Return the sum of `parts` over the sum of `wholes`, both one for each cluster [C].
+    """Return the ratio of the sum of `parts` [C] to the sum of `wholes` [C], with one entry for each of C clusters.
 
-    `error`: probability that the interval misses the truth, half of it on each side. NaN where the wholes sum to 0.
+    `error`: probability that the interval misses the true ratio, one half on each side. The ratio is NaN if the wholes
+    sum to 0.
     """
     count, whole = len(parts), float(wholes.sum())
     if not whole:
@@ -46,10 +47,10 @@ def ratio(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
 
 
 def proportion(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
-    """Return such a ratio of counts of which `parts` are some of the `wholes`: its interval stays within 0 and 1.
+    """Return the ratio of counts, as `ratio` does, with an interval within [0, 1]; `parts` are counted in `wholes` too.
 
-    Where all clusters agree, none or all, their residuals say nothing. The interval is then that of as many single
-    draws as there are clusters with something in them (Clopper & Pearson 1934).
+    If the proportion is 0 in all clusters, or 1 in all clusters, the residuals give no information. Then the interval
+    is the one of as many single draws as there are nonempty clusters (Clopper & Pearson 1934).
     """
     found = ratio(parts, wholes, error)
     some = int((wholes > 0).sum())
@@ -60,16 +61,16 @@ def proportion(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
 
 
 def mean(values: Floats, clusters: Ints, error: float = ERROR) -> Estimate:
-    """Return the mean of values [n], whose clusters have these numbers [n]; see `ratio`."""
+    """Return the mean of values [n]; `clusters` [n]: the number of each value's cluster. See `ratio`."""
     return ratio(*_sums(values, clusters), error)
 
 
 def frequency(happened: Bools, clusters: Ints, error: float = ERROR) -> Estimate:
-    """Return the fraction of n cases that happened, whose clusters have these numbers [n]; see `proportion`."""
+    """Return the fraction of n cases that happened; `clusters` [n]: the cluster of each case. See `proportion`."""
     return proportion(*_sums(happened.astype(np.float64), clusters), error)
 
 
 def _sums(values: Floats, clusters: Ints) -> tuple[Floats, Floats]:
-    """Return the sum of the values of each cluster, and their number."""
+    """Return, for each cluster, the sum and the number of its values."""
     places = np.unique(clusters, return_inverse=True)[1]
     return np.bincount(places, values).astype(np.float64), np.bincount(places).astype(np.float64)

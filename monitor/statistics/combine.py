@@ -1,12 +1,12 @@
 """Boolean combinations of tested formulas: the strength that each test needs, and the truth of the combination.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Boolean combinations", after H. Younes
-and R. Simmons (2006). To test a formula at <alpha, beta>, test its parts like this:
+and R. Simmons (2006). To test a formula at <alpha, beta>, test its parts at these strengths:
 
-- not Phi: Phi at <beta, alpha>;
-- a conjunction of N formulas: each at <alpha/N, beta>. It is wrongly false if any of the N is wrongly false, and
-  wrongly true only if a false one is accepted;
-- a disjunction of N formulas, by De Morgan: each at <alpha, beta/N>.
+- not Phi: test Phi at <beta, alpha>;
+- a conjunction of N formulas: test each at <alpha/N, beta>. The conjunction is wrongly rejected if any of the N
+  formulas is wrongly rejected. It is wrongly accepted only if a false formula is accepted;
+- a disjunction of N formulas: test each at <alpha, beta/N>, by De Morgan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitor.statistics.strength import Strength
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tested formula, named by `key`. Leaves of one key are one test."""
+    """A tested formula, named by `key`. Leaves with the same key share one test."""
 
     key: Hashable
 
@@ -35,14 +35,14 @@ class Negation:
 
 @dataclass(frozen=True)
 class Conjunction:
-    """Conjunction; one among the parts counts as its own parts. Without parts: true."""
+    """Conjunction. A conjunction among its parts is replaced by the parts of that one. Without parts it is true."""
 
     parts: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
 class Disjunction:
-    """Disjunction; one among the parts counts as its own parts. Without parts: false."""
+    """Disjunction. A disjunction among its parts is replaced by the parts of that one. Without parts it is false."""
 
     parts: tuple[Tree, ...]
 
@@ -56,12 +56,12 @@ def implies(first: Tree, second: Tree) -> Tree:
 
 
 def iff(first: Tree, second: Tree) -> Tree:
-    """Return `first <=> second`, as two implications: each side occurs twice, with both its rates divided."""
+    """Return `first <=> second` as two implications. Each side occurs twice, so both of its error rates are divided."""
     return Conjunction((implies(first, second), implies(second, first)))
 
 
 def strengths(tree: Tree, strength: Strength) -> dict[Hashable, Strength]:
-    """Return, by key, the strength that each test needs so that the combination has `strength`.
+    """Return key -> strength that the test needs so that the combination has `strength`.
 
     A key that occurs more than once is tested once, at the smallest alpha and the smallest beta of its occurrences.
 
@@ -96,12 +96,12 @@ def _distribute(tree: Tree, strength: Strength, needed: dict[Hashable, Strength]
 
 
 def _flat(tree: Conjunction | Disjunction) -> list[Tree]:
-    """Return the parts, with parts of the same kind replaced by their own: N counts what is really combined."""
+    """Return the parts. Parts of the same kind are replaced by their own parts, so that N is as small as possible."""
     return [inner for part in tree.parts for inner in (_flat(part) if isinstance(part, type(tree)) else [part])]
 
 
 def evaluate(tree: Tree, answers: Mapping[Hashable, bool | None]) -> bool | None:
-    """Return the truth of the combination; None (undecided) if the decided answers leave it open.
+    """Return the truth of the combination; None (undecided) if it depends on undecided answers.
 
     Raises ConfigError for a key without an answer.
 
@@ -125,7 +125,7 @@ def evaluate(tree: Tree, answers: Mapping[Hashable, bool | None]) -> bool | None
 
 
 def _decisive(values: list[bool | None], *, decisive: bool) -> bool | None:
-    """Return `decisive` if it is among the values, else None if an undecided one is, else the other value."""
+    """Return `decisive` if a value equals it; otherwise None if a value is undecided; otherwise `not decisive`."""
     if decisive in values:
         return decisive
     return None if None in values else not decisive

@@ -1,11 +1,12 @@
-"""Confidence sequences for proportions: intervals that hold at all times at once, however often one looks.
+"""Confidence sequences for proportions: intervals that are valid at all times at once, for any number of looks.
 
-`proportion_interval` inverts the mixture martingale of Robbins (1970) with a Beta(1/2, 1/2) mixture: under the true p
+`proportion_interval` inverts the mixture martingale of Robbins (1970) with a Beta(1/2, 1/2) mixture. Under the true p,
+for c successes in n draws,
 
     M_n = B(c + 1/2, n - c + 1/2) / (B(1/2, 1/2) p^c (1 - p)^(n - c))
 
-of c successes in n draws is a martingale that starts at 1, so by Ville's inequality it never reaches 1 / alpha with
-probability 1 - alpha. The interval holds the p for which it has not.
+is a martingale that starts at 1. By Ville's inequality, the probability that it ever reaches 1 / alpha is at most
+alpha. The interval contains the p for which M_n is below this limit.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ SHARES = 2.11
 
 
 def share(rank: Ints) -> Floats:
-    """Return the fraction [n] of an error probability for the events of rank 1, 2, ...: all of them sum to below 1.
+    """Return the fraction [n] of an error probability for each event of rank 1, 2, ...; all fractions sum to below 1.
 
-    1 / (n ln(n)^2) decreases about as slowly as a summable series can, so the number of events is left open.
+    The number of events need not be known, because 1 / (n ln(n)^2) decreases about as slowly as a summable series can.
     """
     follows = rank + 1.0
     fraction: Floats = 1.0 / (SHARES * follows * np.log(follows) ** 2)
@@ -37,8 +38,8 @@ def proportion_interval(successes: Ints, draws: Ints, alpha: Floats) -> tuple[Fl
     """Return lower and upper bounds [n] of n proportions, each valid at all times at once with probability 1 - alpha.
 
     Args:
-        successes: [n] counts.
-        draws: [n] counts; without draws the bounds are 0 and 1.
+        successes: [n] number of successes.
+        draws: [n] number of draws; without draws the bounds are 0 and 1.
         alpha: [n] probability that the interval misses the proportion at any time, in (0, 1).
     """
     from scipy.special import betaln, xlog1py, xlogy  # noqa: PLC0415  (a heavy import, needed here only)
@@ -47,7 +48,7 @@ def proportion_interval(successes: Ints, draws: Ints, alpha: Floats) -> tuple[Fl
     allowed = -np.log(alpha)
 
     def excess(p: Floats) -> Floats:
-        """How far log M_n is above its limit; convex in p, and lowest at the observed proportion."""
+        """Return log M_n minus its limit. It is convex in p, with its minimum at the observed proportion."""
         gain: Floats = constant - xlogy(successes, p) - xlog1py(draws - successes, -p) - allowed
         return gain
 
@@ -58,7 +59,7 @@ def proportion_interval(successes: Ints, draws: Ints, alpha: Floats) -> tuple[Fl
 
 
 def _outermost(excess: Any, outside: Floats, inside: Floats) -> Floats:  # noqa: ANN401 - a function of arrays
-    """Return the boundary between `outside` [n], where M_n may be too large, and `inside` [n]; rounded to outside."""
+    """Return the boundary [n] between `outside` [n], where M_n may be too large, and `inside` [n], rounded outward."""
     outer, inner = outside, inside
     for _ in range(HALVINGS):
         middle = (outer + inner) / 2
@@ -69,10 +70,11 @@ def _outermost(excess: Any, outside: Floats, inside: Floats) -> Floats:  # noqa:
 
 
 def unseen_mass(draws: npt.NDArray[np.generic], alpha: Floats) -> Floats:
-    """Return upper bounds [n] of the mass of a fixed set that none of `draws` [n] has hit, valid at all times at once.
+    """Return upper bounds [n] of the mass of a fixed set that no draw has hit, valid at all times at once.
 
-    A set of mass m is missed k times with probability (1 - m)^k, and the bound 1 - alpha^(1/k) falls with k: it first
-    falls below m at one k, and only if all k draws missed. Without draws it is 1.
+    `draws` [n]: number of draws; without draws the bound is 1. k draws miss a set of mass m with probability (1 - m)^k.
+    The bound 1 - alpha^(1/k) decreases in k, so it is wrong only if all draws miss up to the first k at which the bound
+    is below m.
     """
     with np.errstate(divide="ignore"):
         bound: Floats = -np.expm1(np.log(alpha) / draws)

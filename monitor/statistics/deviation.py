@@ -1,17 +1,17 @@
-"""Deviation of an agent's actions from a policy: over its last steps, beyond the policy's own randomness.
+"""Deviation of an agent's actions from a policy, over the agent's last steps and beyond the policy's own randomness.
 
-At a step in state s the agent took action a; a draw from the policy pi would have been another one with probability
-1 - pi(a|s), and two draws differ with probability 1 - sum_b pi(b|s)^2. The difference,
+At a step in state s the agent took action a. A draw from the policy pi would be another action with probability
+1 - pi(a|s). Two draws from pi differ with probability 1 - sum_b pi(b|s)^2. The difference of these probabilities,
 
     x = sum_b pi(b|s)^2 - pi(a|s),
 
-is 0 on average if the agent draws from pi, and its variance is then sum_b pi(b|s)^3 - (sum_b pi(b|s)^2)^2. For a
-deterministic policy x is 1 if the agent acted otherwise, else 0, and the variance is 0. So the mean of x over the last
-steps is the fraction of them on which the agent deviates from pi; `CHANCE` standard deviations, which may be random,
-are subtracted first (docs/semantics.md, section 11.3).
+is 0 on average if the agent draws from pi. Its variance is then sum_b pi(b|s)^3 - (sum_b pi(b|s)^2)^2. For a
+deterministic policy, x is 1 if the agent took another action, else 0, and the variance is 0. So the mean of x over the
+last steps is the fraction of steps on which the agent deviates from pi. `CHANCE` standard deviations are subtracted
+first, because they may be random (docs/semantics.md, section 11.3).
 
-It detects actions that the policy takes rarely or never. An agent that always takes one of several equally likely
-actions takes none of those, and is not detected.
+This measure detects actions that the policy takes rarely or never. An agent that always takes the same one of several
+equally likely actions is not detected.
 
 Compiled.
 """
@@ -36,7 +36,7 @@ NOTABLE: Final = 0.1
 
 
 class DeviationState(msgspec.Struct, frozen=True, array_like=True):
-    """A `Deviation` as plain data, oldest first; `variances` is empty if all are 0."""
+    """State of a `Deviation` as plain data, oldest step first; `variances` is empty if all variances are 0."""
 
     excesses: list[int | float] = []
     variances: list[float] = []
@@ -46,8 +46,9 @@ class Deviation:
     """Deviation of one agent over its last steps.
 
     Attributes:
-        fraction: of the last steps, those that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST`.
-        steps: number of steps that the fraction is of, up to `WINDOW`.
+        fraction: fraction of the last steps that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST`
+            steps.
+        steps: number of these last steps, up to `WINDOW`.
 
     >>> agent = Deviation()
     >>> for other in (0, 1) * 20:
@@ -61,11 +62,11 @@ class Deviation:
         self.steps = 0
         self._excess = self._variance = 0.0  # sums over the last steps
         self._next = 0  # place of the next step
-        self._held = array("d", bytes(16 * WINDOW))  # x of each of the last steps, then the variances
+        self._held = array("d", bytes(16 * WINDOW))  # x of the last steps, then their variances
         self._ring = self._held  # the same memory; compiled, a view of it
 
     def push(self, excess: float, variance: float) -> None:
-        """Add a step: x, and its variance if the agent follows the policy."""
+        """Add a step, with x (`excess`) and the variance of x if the agent follows the policy."""
         place = self._next
         if self.steps == WINDOW:
             self._excess -= self._ring[place]
@@ -77,7 +78,7 @@ class Deviation:
         self._excess += excess
         self._variance += variance
         self._next = place + 1
-        if self._next == WINDOW:  # rounding errors do not accumulate over more steps than these
+        if self._next == WINDOW:  # compute the sums again, so that rounding errors do not accumulate
             self._sum()
         elif self._excess > 0.0 or self.fraction > 0.0:
             self._compare()
@@ -90,7 +91,7 @@ class Deviation:
 
     @classmethod
     def load(cls, state: DeviationState) -> Deviation:
-        """Return the deviation that was dumped."""
+        """Return the deviation with a state from `dump`."""
         made = Deviation()
         made.steps = made._next = len(state.excesses)
         for column, values in ((0, state.excesses), (WINDOW, state.variances)):
@@ -100,12 +101,12 @@ class Deviation:
         return made
 
     def _in_order(self, column: int) -> list[float]:
-        """Return what is held from this place on, oldest first."""
+        """Return the numbers of one column, 0 for x or 1 for variances, oldest step first."""
         held = self._held[column : column + self.steps].tolist()
         return held if len(held) < WINDOW else held[self._next :] + held[: self._next]
 
     def _sum(self) -> None:
-        """Compute the sums anew."""
+        """Compute the sums from all steps."""
         self._excess, self._variance = fsum(self._held[:WINDOW]), fsum(self._held[WINDOW:])
         if self._next == WINDOW:
             self._next = 0

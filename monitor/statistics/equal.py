@@ -1,7 +1,7 @@
-"""Test that all samples are equal, which a t statistic cannot make: it has no standard error to divide by.
+"""Test that all samples are equal. A t statistic cannot test this, because its standard error would be 0.
 
-Two interventions that agree on every sampled path give differences that are all 0; others may give differences that
-are all c.
+If two interventions agree on every sampled path, all differences are 0. Other interventions may have differences that
+are all equal to some c.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures". They run "a dedicated SPRT to test that
 the probability of obtaining equal outcomes is equal to 1" for c = 0. Here c may be any number.
@@ -24,18 +24,19 @@ def same(a: float, b: float) -> bool:
 
 
 def meets(value: float, theta: float, *, strict: bool) -> bool:
-    """Return whether value >= theta, or > theta if strict; a tie is equality."""
+    """Return whether value >= theta, or value > theta if strict. Values within rounding are equal."""
     return not strict if same(value, theta) else value > theta
 
 
 @dataclass(frozen=True)
 class EqualOutcome:
-    """H0: all samples equal one c, against H1: no c has a probability above 1 - delta.
+    """Test of H0: all samples equal one c, against H1: no c has a probability above 1 - delta.
 
-    This is the Bernoulli test of `P >= 1`: the first sample names c and does not count, each one that equals it adds
-    log(1 - delta) to the log ratio, and the first that differs ends the test. So only their number matters, `needed`.
-    All equal though no value has a probability above 1 - delta: at most (1 - delta)^(needed - 1) <= beta/(1 - alpha).
-    Different though all are equal: never. `delta` in (0, 1), else ConfigError.
+    This is the Bernoulli test of `P >= 1`. The first sample defines c and is not counted. Each later sample that equals
+    c adds log(1 - delta) to the log ratio. The first sample that differs ends the test. So the test depends only on the
+    number of equal samples, which must reach `needed`. Under H1 this happens with probability at most
+    (1 - delta)^(needed - 1) <= beta/(1 - alpha). Under H0 the test never rejects. Raises ConfigError unless `delta` is
+    in (0, 1).
 
     >>> EqualOutcome(0.01, Strength(0.05, 0.05)).needed
     294
@@ -49,5 +50,5 @@ class EqualOutcome:
 
     @property
     def needed(self) -> int:
-        """Number of equal samples, the first included, that decide that all are."""
+        """Number of equal samples, including the first, after which H0 is accepted."""
         return 1 + math.ceil(self.strength.lower / math.log1p(-self.delta))

@@ -1,18 +1,19 @@
-"""Test of the model itself, from the tests of several agents together.
+"""Test of the model itself, which combines the tests of several agents.
 
-Each agent has a test of its own, so that one in another environment is no evidence about the others. The tests of all
-agents together test the model: with S_i the wealth of agent i, stopped and truncated at `cap` = alpha^-2/3, every
-product over the agents of 1 - f + f S_i, 0 <= f <= 1, is a nonnegative supermartingale that begins with 1, for each
-step changes one factor only; so is their mean over the `FRACTIONS` f. When it reaches 1/alpha, the model is rejected.
-One agent multiplies it by at most `cap`: alone it gets to about a quarter of that, so at least two are needed.
-A large f adds up weak evidence of all agents, a small one limits the effect of an agent that lost. Of a forgotten agent
-only its losses remain: a name that appears again must not count twice.
+Each agent has a separate test, so that one agent in a different environment is no evidence against the others. The
+tests of all agents together test the model. Let S_i be the wealth of agent i, stopped and truncated at
+`cap` = alpha^-2/3. For every 0 <= f <= 1, the product of 1 - f + f S_i over the agents is a nonnegative supermartingale
+that starts at 1, because each step changes only one factor. The mean of these products over the `FRACTIONS` f is one
+too. When the mean reaches 1/alpha, the model is rejected. One agent multiplies the mean by at most `cap`. By itself it
+reaches about a quarter of `cap`, so a rejection needs at least two agents. A large f adds up weak evidence of all
+agents. A small f limits the effect of an agent with losses. After an agent is forgotten, only its losses remain,
+because a name that appears again must not count twice.
 
-Where a contradiction lies: `wrong_rows` (`monitor.statistics.row_tests`) and `wrong_agents`, both by e-BH
-(`monitor.statistics.e_bh`). Agents come and go, and how many there will be is unknown. So the n-th agent to make
-a transition has the weight `part_of(n)`, fixed before its first step; the weights of any number of agents sum to 1 at
-most. Its evidence is the highest wealth of its own bets, adjusted: so the noises of agents may depend on each other, a
-list may be looked at at any time, and who was rejected once stays so.
+To locate a contradiction, use `wrong_rows` (`monitor.statistics.row_tests`) and `wrong_agents`. Both use e-BH
+(`monitor.statistics.e_bh`). Agents come and go, and their future number is unknown. So the n-th agent to make a
+transition has the weight `part_of(n)`, which is fixed before its first step. The weights of any number of agents sum to
+at most 1. The evidence of an agent is the highest wealth of its own bets, adjusted. So the noises of agents may depend
+on each other, a list may be read at any time, and an agent that was rejected stays rejected.
 
 Compiled.
 """
@@ -39,9 +40,10 @@ FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
 
 
 class FleetState(msgspec.Struct, frozen=True, array_like=True):
-    """A `FleetTest` as plain data. `lost`: log of the losses of forgotten agents, for each fraction.
+    """State of a `FleetTest` as plain data.
 
-    `entered`, `observed`: as in `SharedTests`. `rows`: row -> state of its test.
+    `lost`: log of the losses of forgotten agents, for each fraction. `entered`, `observed`: as in `SharedTests`.
+    `rows`: row -> state of the row's test.
     """
 
     counts: dict[int, int]
@@ -55,16 +57,16 @@ class FleetState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FleetTest:
-    """Test of the model itself, from the tests of several agents together.
+    """Test of the model itself, which combines the tests of several agents.
 
-    Args, Raises: as for `ModelTest`. `bounds`: of a model whose rows are not all known exactly; the probabilities of
-        such a row are what the data predict.
+    Args, Raises: as for `ModelTest`. `bounds`: bounds of the rows, if some rows are not known exactly; the
+        probabilities of such a row are the ones that the data predict.
 
     Attributes:
-        cap: wealth at which that of an agent is truncated.
-        rejected: True once the model is rejected: their wealth has reached 1/alpha.
-        log10_e: log10 of their wealth when they were combined last.
-        reported: transitions observed when the tests were combined last, as the caller has noted.
+        cap: wealth at which the wealth of each agent is truncated.
+        rejected: True after the model was rejected, because the combined wealth reached 1/alpha.
+        log10_e: log10 of the combined wealth, at the last combination.
+        reported: number of transitions observed at the last combination; set by the caller.
 
     >>> coin = FleetTest([0, 2], [0, 1], [0.5, 0.5])
     >>> liar, other = coin.join(), coin.join()
@@ -93,7 +95,7 @@ class FleetTest:
         self._start(SharedTests(odds, rows=RowTests(odds, tested, impossible)))
 
     def _start(self, shared: SharedTests) -> None:
-        """Begin without agents; `shared` has counted nothing."""
+        """Begin without agents; `shared` must not have counted anything yet."""
         self.cap = self._alpha ** (-2.0 / 3.0)
         self.rejected = False
         self.log10_e = 0.0
@@ -102,9 +104,9 @@ class FleetTest:
         self._lost = [0.0] * len(FRACTIONS)  # log of the losses of forgotten agents, for each fraction
 
     def alone(self) -> FleetTest:
-        """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts.
+        """Return a new fleet for one agent, with nothing tested yet. Its counts are those of the agent's own test.
 
-        Single rows are not tested, which keeps its state small.
+        Single rows are not tested, which keeps the state small.
         """
         other = FleetTest.__new__(FleetTest)
         other._alpha, other._impossible = self._alpha, self._impossible  # noqa: SLF001 - of this class
@@ -120,12 +122,12 @@ class FleetTest:
 
     @property
     def transitions(self) -> int:
-        """Number of transitions tested in all."""
+        """Number of transitions tested, for all agents."""
         return self._shared.transitions
 
     @property
     def observed(self) -> int:
-        """Number of transitions that were tested, or come from agents that are rejected."""
+        """Number of transitions tested, plus the transitions of rejected agents."""
         return self._shared.observed
 
     @property
@@ -134,15 +136,15 @@ class FleetTest:
         return 0 if self._shared.rows is None else self._shared.rows.tested
 
     def rejected_rows(self) -> list[int]:
-        """Return the rows that are rejected now, those with the strongest evidence first."""
+        """Return the currently rejected rows, strongest evidence first."""
         return [] if self._shared.rows is None else [row for row, _ in self._shared.rows.rejected()]
 
     def wrong_rows(self, most: int | None = None) -> list[RejectedRow]:
-        """Return the first so many of these rows, and how far off each is."""
+        """Return the first `most` of the rejected rows, with the deviation of each from the model."""
         return [] if self._shared.rows is None else self._shared.rows.wrong(most)
 
     def departures(self, most: int = 3) -> list[Departure]:
-        """Return the transitions with most evidence against the model, in the steps of all agents."""
+        """Return the transitions with the most evidence against the model, over the steps of all agents."""
         return self._shared.learner.departures(most)
 
     def combine(self, tests: Iterable[ModelTest]) -> None:
@@ -153,7 +155,7 @@ class FleetTest:
         logs = []
         for f, lost in zip(FRACTIONS, self._lost, strict=True):
             total = 0.0
-            for profit in profits:  # one by one: `sum` may correct its rounding
+            for profit in profits:  # added one by one, because `sum` may correct rounding errors
                 total += math.log1p(f * profit)
             logs.append(total + lost)
         most, total = max(logs), 0.0
@@ -164,7 +166,7 @@ class FleetTest:
         self.rejected = log_e >= -math.log(self._alpha)
 
     def forget(self, test: ModelTest) -> None:
-        """Drop an agent, but not its losses."""
+        """Drop an agent, but keep its losses."""
         profit = test.capped_wealth - 1.0
         self._lost = [lost + min(0.0, math.log1p(f * profit)) for f, lost in zip(FRACTIONS, self._lost, strict=True)]
 
@@ -194,14 +196,14 @@ class FleetTest:
 
 
 def wrong_agents(tests: Sequence[ModelTest]) -> list[tuple[int, float]]:
-    """Return the places of the agents that are rejected, the strongest evidence first, and the e-value of each."""
+    """Return (index, e-value) of each rejected agent in `tests`, strongest evidence first."""
     evidence = [adjusted(test.highest) if test.number else 0.0 for test in tests]
     found = discoveries([e * part_of(max(test.number, 1)) for e, test in zip(evidence, tests, strict=True)])
     return [(place, evidence[place]) for place in found]
 
 
 def joined_number(number: int, fleet: int, fleets: int) -> int:
-    """Return the number of an agent of one of several fleets after these are joined; no two get the same.
+    """Return the new number of an agent after several fleets are joined. The new numbers of all agents are distinct.
 
     >>> [[joined_number(number, fleet, 2) for number in (1, 2, 3)] for fleet in (0, 1)]
     [[1, 3, 5], [2, 4, 6]]
@@ -210,11 +212,12 @@ def joined_number(number: int, fleet: int, fleets: int) -> int:
 
 
 def joined_fleets(states: Sequence[FleetState]) -> FleetState:
-    """Return the fleet of the agents of several fleets, in which none of them was tested twice.
+    """Join several fleets to one fleet with all their agents. No agent may be tested in more than one fleet.
 
-    The product over all agents is the product of the fleets' products, so it is still a supermartingale; losses of
-    forgotten agents are factors of at most 1, so one that several fleets have counts against a rejection only. A
-    rejection stays. Counts may be any that were made before the next step. Agents get numbers by `joined_number`.
+    The product over all agents is the product of the fleets' products, so it is still a supermartingale. Losses of
+    forgotten agents are factors of at most 1. So a loss that several fleets have can only prevent a rejection. A
+    rejection is kept. Counts may be combined in any way, because they were all made before the next step. Agents get
+    new numbers by `joined_number`.
     """
     counts: dict[int, int] = {}
     for state in states:

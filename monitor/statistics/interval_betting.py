@@ -1,23 +1,23 @@
-"""Test of a model whose rows are known only up to bounds, such as one learned from data.
+"""Test of a model for whose rows only bounds are known, such as a model learned from data.
 
-The hypothesis: each row is some distribution within its bounds, the same at every step. The bets are those of
-`monitor.statistics.model_betting`, at the odds of `monitor.statistics.interval_odds`, where no row within the bounds
-makes them profitable on average. So as long as the bounds hold, the wealth is a nonnegative supermartingale. Bounds
-that hold with probability 1 - delta, and the level alpha: the probability of a rejection, if the environment is that of
-the data, is at most alpha + delta, at any time and for any policy.
+The hypothesis is that each row is some distribution within its bounds, the same at every step. The bets are those of
+`monitor.statistics.model_betting`, at the odds of `monitor.statistics.interval_odds`. At these odds, no row within the
+bounds makes a bet profitable on average. So if the bounds are correct, the wealth is a nonnegative supermartingale. Let
+the bounds be correct with probability 1 - delta, and let the level be alpha. If the environment is the one of the data,
+the probability of a rejection is at most alpha + delta, at any time and for any policy.
 
-In a row with bounds
+These rules apply to a row with bounds:
 
-- a successor that was never recorded is no impossible step. One entry stands for all of them; every bet covers it. Its
-  upper bound is raised by `impossible`, and the lower bounds of the others are lowered to match, since a wrong reading
-  may look like one.
-- `learned` begins at what the data predict instead of the model's probabilities; `flatter` and `sharper` are powers of
-  that.
-- the two bets on glitches have nothing impossible to bet on. They bet on successors that were never recorded, at the
-  rate at which these came lately in all such rows: (c p + m) / (c + n), m of n steps. Where that rate is within the
-  upper bound, they pay 1.
+- A successor that was never recorded is not an impossible step. One entry stands for all such successors, and every bet
+  covers this entry. A wrong sensor reading may look like such a successor. So the upper bound of the entry is raised by
+  `impossible`, and the lower bounds of the other entries are lowered to match.
+- `learned` begins with the probabilities that the data predict instead of the model's probabilities. `flatter` and
+  `sharper` are powers of the probabilities that the data predict.
+- No step is impossible, so the two bets on glitches bet on successors that were never recorded. They use the recent
+  rate of such successors over all rows with bounds: (c p + m) / (c + n), for m of n steps. If this rate is within the
+  upper bound, the factor of these bets is 1.
 
-A row without data has no bounds: its steps are not tested. Compiled.
+A row without data has no bounds, so its steps are not tested. Compiled.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from monitor.statistics.shared_tests import SharedTests
 
 
 class IntervalModelTest(ModelTest):
-    """Test of a model on the transitions of one of several agents; rows may be known only up to bounds.
+    """Test of a model on the transitions of one of several agents; for some rows only bounds may be known.
 
     Args:
-        odds: the model's odds; those of `shared`.
+        odds: the model's odds, the same object as in `shared`.
         shared, alpha, impossible, cap: as for `ModelTest`.
     """
 
@@ -56,7 +56,7 @@ class IntervalModelTest(ModelTest):
         self._steps = self._unrecorded = 0
 
     def covers(self, row: int) -> bool:
-        """Return whether there are data about the row."""
+        """Return whether there are data for the row."""
         return self._intervals.unrecorded[row] != NO_DATA
 
     def step(self, row: int, successor: int) -> None:
@@ -85,7 +85,7 @@ class IntervalModelTest(ModelTest):
         ModelTest.settle(self, found)
 
     def _bet_on_unrecorded(self, found: TransitionOdds) -> float:
-        """Return what both bets on unrecorded successors pay, and count the step."""
+        """Return the factor of both bets on unrecorded successors, and count the step."""
         entry, most, prior = self._intervals.unrecorded[found.row], self._intervals.most(found.row), self.own.prior
         rate = (prior * self._odds.probabilities[entry] + self._unrecorded) / (prior + self._steps)
         self._unrecorded += found.index == entry
@@ -94,5 +94,5 @@ class IntervalModelTest(ModelTest):
             self._steps //= 2
             self._unrecorded //= 2
         if rate <= most:
-            return 1.0  # not placed
+            return 1.0  # no bet
         return rate / most if found.index == entry else (1.0 - rate) / (1.0 - most)

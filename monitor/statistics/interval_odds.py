@@ -1,13 +1,14 @@
-"""Odds against rows that are known only up to bounds, such as those of a learned model.
+"""Odds against rows for which only bounds are known, such as the rows of a learned model.
 
-The hypothesis about such a row is a set: any p with lower_k <= p_k <= upper_k. The opponent of a bet q is the member of
-the set that is nearest to q (the least sum of q_k log(q_k / p_k), the reverse information projection):
+The hypothesis about such a row is a set: all p with lower_k <= p_k <= upper_k. The opponent of a bet q is the member of
+the set that is nearest to q, that is, with the least sum of q_k log(q_k / p_k) (the reverse information projection):
 
-    p*_k = lambda q_k, cut off at lower_k and at upper_k, with lambda such that they sum to 1.
+    p*_k = lambda q_k, clipped to [lower_k, upper_k], with lambda such that the p*_k sum to 1.
 
-The bet pays q_k / p*_k. For every p of the set, sum p_k q_k / p*_k <= 1: where p*_k was cut off from below, p_k >= p*_k
-and q_k / p*_k < 1 / lambda; from above, both are the other way round; so the sum of (p_k - p*_k) q_k / p*_k is at most
-the sum of (p_k - p*_k) / lambda, which is 0. A bet that lies in the set pays 1: it neither wins nor loses.
+The factor of the bet is q_k / p*_k. For every p of the set, sum p_k q_k / p*_k <= 1. Proof: if p*_k was clipped to
+lower_k, then p_k >= p*_k and q_k / p*_k < 1 / lambda. If p*_k was clipped to upper_k, both inequalities are reversed.
+So the sum of (p_k - p*_k) q_k / p*_k is at most the sum of (p_k - p*_k) / lambda, which is 0. If the bet is itself in
+the set, its factor is 1, so it neither wins nor loses.
 
 One entry of such a row stands for all successors that were never recorded, as in docs/semantics.md, section 13.2.
 
@@ -35,9 +36,10 @@ NO_DATA: Final = -2
 
 
 class Bounds(NamedTuple):
-    """Bounds of each entry of a model's rows; some distribution meets those of each row.
+    """Bounds of each entry of a model's rows. For each row some distribution lies within the bounds.
 
-    `unrecorded`: for each row its entry for all successors that were never recorded, or `GIVEN`, or `NO_DATA`.
+    `unrecorded`: for each row, the index of its entry for all successors that were never recorded; or `GIVEN`, or
+    `NO_DATA`.
     """
 
     lower: Sequence[float]
@@ -46,12 +48,13 @@ class Bounds(NamedTuple):
 
 
 class IntervalOdds(Odds):
-    """Odds of a model some of whose rows are known only up to bounds.
+    """Odds of a model for some of whose rows only bounds are known.
 
     Args:
         starts, successors: as for `ModelTest`.
-        expected: in given rows the probabilities; in the others what the data predict, all positive.
-        bounds: of the rows.
+        expected: for given rows the known probabilities; for other rows the probabilities that the data predict, all
+            positive.
+        bounds: the bounds of the rows.
 
     Attributes:
         unrecorded: as in `Bounds`.
@@ -75,14 +78,14 @@ class IntervalOdds(Odds):
         return IntervalLearner(self, most, memory)
 
     def most(self, row: int) -> float:
-        """Return an upper bound of the mass of a row, not given, that was never recorded."""
+        """Return an upper bound of the probability of unrecorded successors in a row that is not given."""
         entry, known = self.unrecorded[row], 0.0
         for index in range(self.starts[row], self.starts[row + 1]):
             known += self._lower[index]
         return float(min(self._upper[entry], 1.0 - (known - self._lower[entry])))
 
     def pays(self, row: int, index: int) -> float:
-        """Return what the bet in `bet` on a row that is not given pays at this entry."""
+        """Return the factor, at this entry, of the bet in `bet` on a row that is not given."""
         start, end = self.starts[row], self.starts[row + 1]
         lower, upper = self._lower[start:end], self._upper[start:end]
         return float(against(self.bet, lower, upper, index - start, self._turns))
@@ -93,7 +96,7 @@ class IntervalOdds(Odds):
         return self.unrecorded[row] if index < 0 <= self.unrecorded[row] else index
 
     def transition(self, row: int, index: int) -> TransitionOdds:
-        """Return the transition at this index, computed anew."""
+        """Compute the transition at this index."""
         found = Odds.transition(self, row, index)
         if self.unrecorded[row] < 0:
             return found
@@ -114,7 +117,7 @@ class IntervalLearner(AdaptiveBet):
         self._intervals = odds
 
     def ratio(self, found: TransitionOdds) -> float:
-        """Return q / p*, where q is proportional to `PRIOR` times what the data predict, plus the counts."""
+        """Return q / p*; q is proportional to `PRIOR` times the probabilities predicted by the data, plus counts."""
         if found.given:
             return AdaptiveBet.ratio(self, found)
         odds, start, end = self._intervals, self._odds.starts[found.row], self._odds.starts[found.row + 1]
@@ -124,13 +127,13 @@ class IntervalLearner(AdaptiveBet):
 
 
 def against(bet: Floats, lower: Floats, upper: Floats, place: int, turns: Floats) -> float:
-    """Return what a bet, proportional to q > 0, pays at one entry: q / p*.
+    """Return the factor q / p* of a bet at one entry.
 
     Args:
-        bet: [K] or longer, proportional to q.
+        bet: [K] or longer, proportional to q > 0.
         lower: [K] lower bounds of p.
-        upper: [K] upper bounds.
-        place: of the entry.
+        upper: [K] upper bounds of p.
+        place: index of the entry.
         turns: [2, 2 K] or longer, working memory.
 
     >>> low, high, turns = np.array([0.4, 0.4]), np.array([0.6, 0.6]), np.zeros((2, 4))
@@ -149,10 +152,10 @@ def against(bet: Floats, lower: Floats, upper: Floats, place: int, turns: Floats
 
 
 def _scale(bet: Floats, lower: Floats, upper: Floats, turns: Floats) -> float:
-    """Return s such that the entries of s times the bet, cut off at the bounds, sum to 1.
+    """Return s such that the entries of s times the bet, clipped to the bounds, sum to 1.
 
-    The sum is piecewise linear in s: an entry rises from the s at which it leaves its lower bound to that at which it
-    meets the upper one. `turns`: as for `against`; gets each such s, and by how much the slope changes there.
+    The sum is piecewise linear in s. An entry increases from the s at which it leaves its lower bound to the s at which
+    it reaches its upper bound. `turns`: as for `against`; each such s is written there, with the change of the slope.
     """
     count, known = len(lower), 0.0
     for k in range(count):
@@ -172,7 +175,7 @@ def _scale(bet: Floats, lower: Floats, upper: Floats, turns: Floats) -> float:
 
 
 def _sort(turns: Floats, count: int) -> None:
-    """Sort so many columns, ascending by the first row, then by the second: as `monitor.causal.row.sort_pairs`."""
+    """Sort the first `count` columns of `turns`, by the first row, then by the second, as `sort_pairs` does."""
     gap = 1
     while 8 * gap < count:
         gap = 3 * gap + 1

@@ -1,4 +1,4 @@
-"""Confidence intervals for a number of samples fixed in advance: level 1 - alpha for that one look, not for many.
+"""Confidence intervals for a number of samples fixed in advance. The level 1 - alpha is for one look, not for many.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Quantitative Properties"; C. Clopper and
 E. Pearson (1934). For repeated looks, see `monitor.statistics.anytime`.
@@ -17,13 +17,18 @@ from monitor.statistics.strength import in_open_unit
 
 
 def normal_applies(successes: int, samples: int) -> bool:
-    """Return whether the normal approximation applies: 10 successes and failures were seen (the paper: expected)."""
+    """Return whether the normal approximation applies: at least 10 successes and 10 failures were observed.
+
+    The paper requires that they are expected.
+    """
     _counts(successes, samples)
     return successes >= 10 and samples - successes >= 10
 
 
 def normal(successes: int, samples: int, alpha: float) -> tuple[float, float]:
-    """Return the normal-approximation (Wald) interval of a probability, within [0, 1]; void at 0 or all successes.
+    """Return the normal-approximation (Wald) interval of a probability, within [0, 1].
+
+    The interval is useless for 0 successes, or if all samples are successes.
 
     >>> tuple(round(end, 4) for end in normal(90, 100, 0.05))
     (0.8412, 0.9588)
@@ -38,7 +43,7 @@ def normal(successes: int, samples: int, alpha: float) -> tuple[float, float]:
 
 
 def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, float]:
-    """Return the interval of a probability that inverts the binomial test: coverage at least 1 - alpha, often more.
+    """Return the interval of a probability by inversion of the binomial test; its coverage is at least 1 - alpha.
 
     >>> tuple(round(end, 4) for end in clopper_pearson(0, 10, 0.05))
     (0.0, 0.3085)
@@ -54,9 +59,9 @@ def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, 
 
 
 def student(values: ArrayLike, alpha: float) -> tuple[float, float]:
-    """Return the t interval of a mean, from values [N], N >= 2: exact for normal ones, asymptotic for others.
+    """Return the t interval of a mean from values [N], N >= 2. It is exact for normal values, asymptotic for others.
 
-    Values that are all equal give an interval of width 0, which proves nothing: see `EqualOutcome`.
+    If all values are equal, the interval has width 0, which proves nothing; see `EqualOutcome`.
     """
     in_open_unit(alpha, "alpha")
     seen = sample_array(values)

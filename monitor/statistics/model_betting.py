@@ -1,42 +1,46 @@
 """Test of the model against the observed transitions: an e-process, valid at every step of an endless stream.
 
-At every transition the test bets against the model, at the model's own odds. From (s, a) the model predicts p; a bet is
-a distribution q over the same successors; the observed s' multiplies its wealth by q(s') / p(s'). If the model is
-correct, that factor is 1 on average whatever q is, so the wealth is a nonnegative martingale, and by Ville's inequality
-P(the wealth reaches 1/alpha at any time) <= alpha. The model is rejected when it does: alpha bounds the probability
-that a correct model is rejected at any step of the stream. The wealth is an e-value.
+At every transition the test bets against the model, at the model's own odds. From (s, a) the model predicts p. A bet is
+a distribution q over the same successors. The observed s' multiplies the wealth of the bet by q(s') / p(s'). If the
+model is correct, this factor is 1 on average for every q, so the wealth is a nonnegative martingale. By Ville's
+inequality, P(the wealth reaches 1/alpha at any time) <= alpha. When the wealth reaches 1/alpha, the model is rejected.
+So alpha bounds the probability that a correct model is rejected at any step of the stream. The wealth is an e-value.
 
-Bets, each with an equal part of the wealth, since the mean of martingales is one:
+There are several bets, each with an equal part of the wealth. This is valid because a mean of martingales is a
+martingale.
 
-- `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), n counted before the step. It learns any deviation, but in
-  each row separately. The counts of a row are halved when they sum to more than `MEMORY`, to follow changes.
-  `together`: the same with the counts of all agents, for an agent of several.
-- `flatter`: q ~ p^1/2: unlikely successors are likelier than predicted, in all rows alike; it needs no counts.
-  `sharper`: q ~ p^2: they are rarer.
-- `glitches`, two bets: an impossible step would multiply any wealth by infinity, and one wrong reading of a sensor is
-  no proof. So these bet against "at most a fraction `impossible` of the steps is impossible", on 10 and on 100 times
-  that fraction (r): times r / impossible if the step is, else times (1 - r) / (1 - impossible), a martingale at the
-  rate `impossible` and a supermartingale below it. The other bets skip such a step (times 1). One wrong reading makes
-  two such steps, there and back, and 100 times 100 would be proof enough at the start of a stream: the caller skips the
-  step after an impossible one, wherever it leads (`monitor.runtime.agent_monitor`).
+- `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), with n counted before the step. It learns any deviation,
+  but in each row separately. The counts of a row are halved when they sum to more than `MEMORY`, to follow changes.
+  `together`: the same bet with the counts of all agents, if there are several agents.
+- `flatter`: q ~ p^1/2, which bets that unlikely successors are more frequent than predicted, in all rows. It needs no
+  counts. `sharper`: q ~ p^2, which bets that unlikely successors are less frequent than predicted.
+- `glitches`, two bets. An impossible step would multiply any wealth by infinity, but one wrong reading of a sensor is
+  no proof. So these bets test the hypothesis "at most a fraction `impossible` of the steps is impossible". They bet on
+  a rate r of 10 and of 100 times this fraction. The factor is r / impossible for an impossible step, else
+  (1 - r) / (1 - impossible). This is a martingale at the rate `impossible` and a supermartingale below it. The other
+  bets skip an impossible step (factor 1). One wrong reading makes two impossible steps, into the wrong state and back.
+  At the start of a stream, 100 times 100 would be enough to reject. So the caller skips the step after an impossible
+  step, whatever its successor is (`monitor.runtime.agent_monitor`).
 
-A bet may begin at any step: the one that begins at step t, 2^k <= t < 2^(k+1), gets the part
-`1 / (2^k (k+1) (k+2))` of the wealth, idle until then; all parts sum to 1. So losses while the model was correct do not
-count when the environment changes at step t; the price is log(1/part): .7 nats at the first step, 19 at the millionth.
+A bet may begin at any step. The bet that begins at step t, with 2^k <= t < 2^(k+1), gets the fraction
+`1 / (2^k (k+1) (k+2))` of the initial wealth, which is not bet before step t. All fractions sum to 1. So if the
+environment changes at step t, earlier losses under the correct model do not count. The cost is log(1/fraction): 0.7
+nats at the first step, 19 at the millionth.
 
-Assumptions. The proof looks at one step, given everything observed before. So the policy is arbitrary, may change and
-may react to our alarms; agents share counts and may take turns; q may depend on the whole past, so counts may be
-dropped at will; and one may stop, or look, at any time. Required is, given everything observed before:
+Assumptions. The proof considers one step, given everything observed before. So the policy is arbitrary, may change and
+may react to alarms. Agents share counts and may take turns. q may depend on the whole past, so counts may be dropped at
+any time. One may stop, or look, at any time. The proof requires two conditions, given everything observed before:
 
-- Whether and when a transition is observed does not depend on its successor. If just the bad outcomes are lost on the
-  way, the observed transitions do not follow the model, and it is rejected rightly.
-- Agents are random independently. Of two simulations with one seed the second repeats the first, so even a correct
-  model is rejected.
+- Whether and when a transition is observed does not depend on its successor. If only the bad outcomes are lost on the
+  way, the observed transitions do not follow the model, and the rejection is justified.
+- The randomness of agents is independent. If two simulations have the same seed, the second repeats the first, so even
+  a correct model is rejected.
 
 Several agents: `monitor.statistics.fleet`. Rows estimated from data: `monitor.statistics.interval_betting`.
 
 Source: Ville 1939; G. Shafer, *Testing by betting* (JRSS A 2021); A. Ramdas et al., *Game-theoretic statistics and safe
-anytime-valid inference* (Statistical Science 2023). The predictive of `learned` is Dirichlet's, centred on the model.
+anytime-valid inference* (Statistical Science 2023). `learned` is the predictive distribution of a Dirichlet prior that
+is centred on the model.
 
 Compiled.
 """
@@ -70,10 +74,10 @@ MOST_HIGHEST: Final = 1e12
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
     """State of a test as plain data.
 
-    `wealths`: of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
-    True once the wealth has reached the fleet's cap. `unrecorded`: recent steps from learned rows, and how many of them
-    led to a successor that was never recorded. `number`, `highest`: of the test. `rejected_at`: the wealth
-    at the rejection, 0 before.
+    `wealths`: wealth of each kind of bet. `counts`: index of a transition in the model -> recent count. `capped`: True
+    after the wealth has reached the fleet's cap. `unrecorded`: number of recent steps from learned rows, and number of
+    these steps with a successor that was never recorded. `number`, `highest`: as in `ModelTest`. `rejected_at`: the
+    wealth at the rejection, 0 before a rejection.
     """
 
     transitions: int
@@ -87,21 +91,22 @@ class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ModelTest:
-    """Test of a model, on all transitions or on those of one of several agents.
+    """Test of a model, on all transitions or on the transitions of one of several agents.
 
     Args:
         starts, successors, probabilities: the model's rows; row r occupies `starts[r]:starts[r+1]`, successors
-            ascending. Single entries are read at each step: a memory view is ten times as fast as an array.
+            ascending. A memory view is ten times as fast as an array, because single entries are read at each step.
         alpha: the probability that a correct model is rejected at any time.
         impossible: fraction of the steps that may be impossible in a correct model.
-        shared: state shared with the tests of other agents, whose counts this one uses too.
+        shared: state shared with the tests of other agents; this test also uses the counts in it.
         cap: the wealth at which `capped_wealth` stops.
 
     Attributes:
-        rejected: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing, except
-            `highest` in the test of one of several agents.
-        transitions: number tested, impossible ones included.
-        number: of this agent among those with `shared`, in the order of their first transitions; 0 before that.
+        rejected: True after the wealth has reached 1/alpha, so that the model is rejected. Further steps change
+            nothing, except `highest` if there are several agents.
+        transitions: number of transitions tested, including impossible ones.
+        number: number of this agent among the agents with the same `shared`, in the order of their first transitions; 0
+            before its first transition.
         own: counts of this agent.
 
     Raises:
@@ -135,31 +140,31 @@ class ModelTest:
         self._enough = 1.0 / alpha
         self._cap = cap
         self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0  # wealths
-        self._part = 0.0  # what each of these bets begins with at the next step
-        self._highest = 0.0  # sum of the wealths of the agent's own bets at its highest
-        self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # sum from which on something is decided
-        self._rare_factor = (1.0 - RARE * impossible) / (1.0 - impossible)  # what the bets pay at a possible step
+        self._part = 0.0  # initial wealth of each bet that begins at the next step
+        self._highest = 0.0  # highest sum so far of the wealths of the agent's own bets
+        self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # least sum that can decide
+        self._rare_factor = (1.0 - RARE * impossible) / (1.0 - impossible)  # at a possible step
         self._often_factor = (1.0 - OFTEN * impossible) / (1.0 - impossible)
         self._rejected_at = 0.0
         self._capped = self._ended = False
 
     @property
     def wealth(self) -> float:
-        """Evidence against the model, as an e-value: 1 is none, 1000 a thousand to one."""
+        """Evidence against the model, as an e-value: 1 is no evidence, 1000 is a thousand to one."""
         return self._wealth()
 
     @property
     def highest(self) -> float:
-        """The highest wealth so far of the bets that use nothing of other agents.
+        """The highest wealth so far of the bets that do not use data of other agents.
 
-        That wealth is at most an e-process of this agent's own transitions, however those of others depend on them:
-        only when new bets end, at the rejection, depends on others.
+        This wealth is at most an e-process of this agent's own transitions, even if other agents depend on these
+        transitions. Other agents only influence the time at which new bets end, which is the rejection.
         """
         return self._highest / OWN_BETS
 
     @property
     def log10_e(self) -> float:
-        """Log10 of the wealth: 0 is no evidence, 3 a thousand to one."""
+        """Log10 of the wealth: 0 is no evidence, 3 is a thousand to one."""
         return math.log10(self._wealth())
 
     @property
@@ -168,10 +173,10 @@ class ModelTest:
         return self._cap if self._capped else self._wealth()
 
     def departures(self, most: int = 3) -> list[Departure]:
-        """Return the transitions with most evidence against the model; impossible ones are not among them."""
+        """Return the transitions with the most evidence against the model, without impossible transitions."""
         return self.own.departures(most)
 
-    def covers(self, row: int) -> bool:  # noqa: ARG002 - a test of bounds does not cover each row
+    def covers(self, row: int) -> bool:  # noqa: ARG002 - used by the subclass, which does not cover each row
         """Return whether steps from the row are tested."""
         return True
 
@@ -184,7 +189,7 @@ class ModelTest:
             self.settle(self._odds.at(row, index))
 
     def contradict(self, row: int | None = None) -> None:
-        """Settle the bets by an impossible step, from this row if it is known."""
+        """Settle the bets by an impossible step; `row`: its row, None if unknown."""
         shared = self._shared
         if shared is not None:
             shared.observed += 1
@@ -224,7 +229,7 @@ class ModelTest:
         self._capped, self._rejected_at, self.rejected = state.capped, state.rejected_at, state.rejected_at > 0.0
         self._highest, self.number = state.highest * OWN_BETS, state.number
         if self._shared is not None and state.transitions > 0 == state.number:
-            self.number = self._shared.enter()  # the state is of a version that did not number agents
+            self.number = self._shared.enter()  # the state is from a version without numbers of agents
         self._look()
 
     def settle(self, found: TransitionOdds) -> None:
@@ -251,7 +256,7 @@ class ModelTest:
             self._look()
 
     def _begin(self) -> float:
-        """Count a transition; return the wealth that each bet begins with, computed anew at the 1st, 2nd, 4th, ..."""
+        """Count a transition, and return the initial wealth of each new bet, updated at the 1st, 2nd, 4th, ... step."""
         if self.rejected:
             return 0.0
         self.transitions += 1
@@ -268,7 +273,7 @@ class ModelTest:
         return self._rejected_at or idle_after(self.transitions) + self._wealth_of_bets() / self._bets
 
     def _look(self) -> None:
-        """Decide what can be decided."""
+        """Test the wealth against the thresholds."""
         wealth = self._wealth()
         if wealth >= self._enough:
             self.rejected, self._rejected_at = True, wealth

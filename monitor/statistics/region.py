@@ -1,21 +1,23 @@
-"""Betting test of `mean >= theta` with an indifference region: its strength holds for any distribution on [lo, hi].
+"""Betting test of `mean >= theta` with an indifference region. Its error rates hold for any distribution on [lo, hi].
 
 Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024), with
 their aGRAPA bets (section B.3), under which wealth grows nearly fastest. See `monitor.statistics.anytime`.
 
-The region goes from `below` to `above`, with theta inside. Two bets run at once: `up` against a mean of `below` or
-less, `down` against a mean of `above` or more. The first whose wealth reaches its threshold decides.
+The indifference region extends from `below` to `above` and contains theta. Two bets run at the same time. `up` bets
+against a mean of at most `below`, and `down` bets against a mean of at least `above`. The first bet whose wealth
+reaches its threshold decides.
 
-Strength. To accept, `up` must reach 1/beta; if the mean is `below` or less, its wealth is a nonnegative supermartingale
-that starts at 1, so by Ville's inequality it does so with probability at most beta. Likewise for alpha and `down`. The
-only assumptions: each sample has that mean given those before it, and lies in [lo, hi].
+Error rates. The test accepts when the wealth of `up` reaches 1/beta. If the mean is at most `below`, this wealth is a
+nonnegative supermartingale that starts at 1. So by Ville's inequality it reaches 1/beta with probability at most beta.
+The same is true of `down` and alpha. The only assumptions are that each sample lies in [lo, hi] and has the mean in
+question, given the samples before it.
 
-Termination. Every mean lies above `below` or under `above`, so at least one wealth grows, and the test ends with
-probability 1, also if the mean is theta.
+Termination. Every mean is larger than `below` or smaller than `above`, so the wealth of at least one bet grows. The
+test ends with probability 1, even if the mean is theta.
 
-Samples that all equal one c near theta (two interventions that never differ: c = 0) eventually reject both sides. Then
-the test waits until both are rejected, and compares c with theta. Each answer still needs its own threshold, so the
-strength is the same.
+If all samples equal some c near theta, both sides are eventually rejected. An example is c = 0 for two interventions
+that never differ. Then the test waits until both sides are rejected, and compares c with theta. Each answer still needs
+its own threshold, so the error rates are the same.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ Flags = Bools
 
 @dataclass(frozen=True)
 class RegionBetsState:
-    """State of a test. `up`, `down`: log wealths; `above`, `below`: True once they have reached their thresholds.
+    """State of a test. `up`, `down`: log wealths; `above`, `below`: True after these have reached their thresholds.
 
-    `low`, `high`: extremes of the samples, rescaled to [0, 1]. `holds`: the decision, None while there is none; after
-    it no more samples are taken.
+    `low`, `high`: extremes of the samples, rescaled to [0, 1]. `holds`: the decision, None before the decision. After
+    the decision, samples are ignored.
     """
 
     bets: Bets
@@ -62,7 +64,7 @@ class RegionBetsState:
 
 @dataclass(frozen=True)
 class _Course:
-    """All intermediate states of tests, each field [..., N]."""
+    """All intermediate states of tests; each field has the shape [..., N]."""
 
     up: Floats
     down: Floats
@@ -74,11 +76,12 @@ class _Course:
 
 @dataclass(frozen=True)
 class RegionBets:
-    """Decide mean >= theta for samples in [lo, hi]: within `delta` of theta either answer is right.
+    """Test of mean >= theta for samples in [lo, hi]. If the mean is within `delta` of theta, either answer is correct.
 
     P(reject | mean >= theta + delta) <= alpha and P(accept | mean <= theta - delta) <= beta, for any distribution. An
     end of the region outside (lo, hi) is moved to halfway between theta and the boundary, as in `Sprt`. `strict`
-    (mean > theta) matters only if all samples are theta. `theta` in [lo, hi], `delta` > 0, else ConfigError.
+    (mean > theta) matters only if all samples are theta. Raises ConfigError unless `theta` is in [lo, hi] and
+    `delta` > 0.
 
     >>> test = RegionBets(0.0, 0.02, Strength(0.05, 0.05), -1.0, 1.0)
     >>> test.update(test.start(), [0.0] * 1000).holds, test.update(test.start(), [0.0, 1.0] * 50).samples
@@ -101,7 +104,7 @@ class RegionBets:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """Ends (below, above) of the indifference region in use."""
+        """Ends (below, above) of the indifference region that the test uses."""
         below, above = self.theta - self.delta, self.theta + self.delta
         return (
             below if below > self.lo else (self.theta + self.lo) / 2.0,
@@ -137,9 +140,10 @@ class RegionBets:
         )
 
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
-        """Run many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
+        """Run many tests at once, each from its start, on values [..., N]. Raises InputError outside [lo, hi].
 
-        Return the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
+        holds, -1 if it does not, 0 if undecided.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.shape[-1]:
@@ -178,7 +182,7 @@ class RegionBets:
         return index, np.where(found, np.where(holds, 1, -1), 0).astype(np.int8)
 
     def _near(self, course: _Course) -> Flags:
-        """Return where all samples so far are one c, at most halfway from theta to an end of the region."""
+        """Return where all samples so far equal some c, at most halfway from theta to an end of the region."""
         theta = self._unit(self.theta)
         below, above = (self._unit(side) for side in self.sides)
         if not below < theta < above:
@@ -195,10 +199,10 @@ T = TypeVar("T", bound=np.generic)
 
 
 def _at(values: NDArray[T], index: Ints) -> NDArray[T]:
-    """Return, for each row of values [..., N], the one at its index [...]."""
+    """Return, for each row of values [..., N], the value at the row's index [...]."""
     return np.asarray(np.take_along_axis(values, index[..., None], axis=-1)[..., 0])
 
 
 def _size(gap: Floats, variance: Floats) -> Floats:
-    """Return the bets under which wealth grows nearly fastest if the mean is `gap` away."""
+    """Return the sizes of the bets under which wealth grows nearly fastest, if the mean is at distance `gap`."""
     return np.asarray(gap / (variance + gap * gap))

@@ -1,18 +1,18 @@
-"""One test for each row of the model, so that a contradiction has a place.
+"""One test for each row of the model, to locate a contradiction.
 
-The hypothesis of a row: given everything observed before, its transitions, those of all agents, have the model's
-probabilities (of a learned model: some probabilities within the row's bounds), but for a fraction `impossible` of them.
-Its wealth is the mean of two bets, each an e-process that begins at any visit, as in
-`monitor.statistics.model_betting`:
+The hypothesis of a row is about the row's transitions, over all agents. Given everything observed before, they have the
+model's probabilities, except for a fraction `impossible` of them. In a learned model they have some probabilities
+within the row's bounds. The wealth of a row is the mean of two bets. Each is an e-process that may begin at any visit,
+as in `monitor.statistics.model_betting`:
 
-- `learned`, with counts of this row alone that are halved at `ROW_MEMORY`: longer than those of the test of the model,
-  because a small deviation takes many visits.
-- `missing`: on steps to which the row gives probability 0, at `MISSING` times the permitted rate. Where bounds have an
-  entry for unrecorded successors, `learned` covers them and this bet pays 1.
+- `learned` uses counts of this row alone, which are halved at `ROW_MEMORY`. This memory is longer than that of the test
+  of the model, because a small deviation takes many visits.
+- `missing` bets on steps with probability 0 in the row, at `MISSING` times the permitted rate. If bounds have an entry
+  for unrecorded successors, `learned` covers these successors, and the factor of `missing` is 1.
 
-Wealth above `MOST_WEALTH` is given away, so that a repaired environment is recognised soon. Which rows are wrong is
-decided by e-BH (`monitor.statistics.e_bh`) over all rows that have data: rows depend on each other, because each
-agent's path runs through many of them.
+Wealth above `MOST_WEALTH` is discarded, so that a repaired environment is recognised soon. The wrong rows are found by
+e-BH (`monitor.statistics.e_bh`) over all rows that have data. e-BH is needed because rows depend on each other: each
+agent's path visits many rows.
 
 Compiled.
 """
@@ -38,10 +38,11 @@ MOST_WEALTH: Final = 1e12
 
 
 class RejectedRow(msgspec.Struct, frozen=True):
-    """A row that is rejected, with the entry whose observed fraction differs most from the model's probability.
+    """A rejected row, with the successor whose observed fraction differs most from the model's probability.
 
-    `evidence`: the e-value of the row. `seen`: steps to `successor` among the newest `visits` counted. `probability`:
-    of `successor` in the model. `impossible`: of the visits, those to states to which the row gives probability 0.
+    `evidence`: the e-value of the row. `seen`: number of steps to `successor` among the `visits` newest visits.
+    `probability`: the model's probability of `successor`. `impossible`: number of visits whose successor has
+    probability 0 in the row.
     """
 
     row: int
@@ -54,7 +55,7 @@ class RejectedRow(msgspec.Struct, frozen=True):
 
 
 class RowState(msgspec.Struct, frozen=True, array_like=True):
-    """Test of one row as plain data. `counts`: index of a transition in the model -> recent count."""
+    """State of the test of one row as plain data. `counts`: index of a transition in the model -> recent count."""
 
     visits: int
     learned: float
@@ -64,22 +65,22 @@ class RowState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RowTest:
-    """Test of one row: visits, and those that led to states of probability 0; the wealth of each bet."""
+    """Test of one row: number of visits, number of visits with a successor of probability 0, and the wealths."""
 
     def __init__(self) -> None:
         self.visits = self.impossible = 0
         self.learned = self.missing = 0.0
-        self._part = 0.0  # what each bet begins with next
+        self._part = 0.0  # initial wealth of each bet that begins at the next visit
 
     def visit(self) -> float:
-        """Count a visit; return the wealth that each bet begins with."""
+        """Count a visit, and return the initial wealth of each bet that begins at this visit."""
         self.visits += 1
         if self.visits & (self.visits - 1) == 0:
             self._part = part_of(self.visits)
         return self._part
 
     def dump(self, counts: dict[int, int]) -> RowState:
-        """Return the state as plain data; `counts`: of the row."""
+        """Return the state as plain data; `counts`: the counts of the row."""
         return RowState(self.visits, self.learned, self.missing, self.impossible, counts)
 
     def load(self, state: RowState) -> None:
@@ -111,14 +112,14 @@ class RowTests:
         self.tested = tested
         self._odds = odds
         self._learner = odds.learner(MAX_TRANSITIONS, ROW_MEMORY)
-        self._calm = (1.0 - MISSING * impossible) / (1.0 - impossible)  # what `missing` pays at a possible step
-        self._near = 2.0 * (1.0 / LEVEL - 1.0)  # sum of both wealths from which on a row may be rejected
+        self._calm = (1.0 - MISSING * impossible) / (1.0 - impossible)  # factor of `missing` at a possible step
+        self._near = 2.0 * (1.0 / LEVEL - 1.0)  # smallest sum of both wealths at which a row may be rejected
         self._most = min(MOST_ROWS, len(odds.starts) - 1)
         self._tests: dict[int, RowTest] = {}
         self._suspects: set[int] = set()  # no other row can be rejected
 
     def step(self, found: TransitionOdds) -> None:
-        """Bet on a transition, and settle the bet by it."""
+        """Bet on a transition, and settle the bet by this transition."""
         test = self._test(found.row)
         if test is None:
             return
@@ -130,7 +131,7 @@ class RowTests:
             test.learned = min(test.learned, MOST_WEALTH)
 
     def contradict(self, row: int) -> None:
-        """Settle the bets by a step to which the row gives probability 0."""
+        """Settle the bets by a step that has probability 0 in the row."""
         test = self._test(row)
         if test is None:
             return
@@ -143,14 +144,14 @@ class RowTests:
         self._suspects.add(row)
 
     def _test(self, row: int) -> RowTest | None:
-        """Return the test of a row, new if it is visited for the first time; None if there are too many."""
+        """Return the test of a row. A first visit makes a new test, or returns None if there are too many tests."""
         test = self._tests.get(row)
         if test is None and len(self._tests) < self._most:
             test = self._tests[row] = RowTest()
         return test
 
     def rejected(self) -> list[tuple[int, float]]:
-        """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
+        """Return (row, e-value) of the rows that e-BH rejects now, strongest evidence first."""
         if not self._suspects:
             return []
         suspects = sorted(self._suspects)
@@ -160,7 +161,7 @@ class RowTests:
         return [(suspects[place], evidence[place]) for place in found]
 
     def wrong(self, most: int | None = None) -> list[RejectedRow]:
-        """Return the rows that e-BH rejects now, at most so many, and how far off each is."""
+        """Return the rows that e-BH rejects now, at most `most`, with the deviation of each from the model."""
         return [self._described(row, evidence) for row, evidence in self.rejected()[:most]]
 
     def dump(self) -> dict[int, RowState]:
@@ -200,10 +201,11 @@ class RowTests:
 
 
 def joined_rows(states: Sequence[Mapping[int, RowState]]) -> dict[int, RowState]:
-    """Return the tests of the agents of several monitors, from those of each.
+    """Join the row tests of several monitors to tests over the agents of all these monitors.
 
-    The mean of e-values is one, whatever they have in common: parts of one monitor share what it observed before it was
-    divided, so their product would count that twice. A row takes the counts of the monitor that has most of it.
+    The e-values of a row are averaged, because a mean of e-values is an e-value even if they are dependent. Their
+    product would not be: if one monitor was divided into several, all parts include the observations from before the
+    division. The counts of a row are those of the monitor with the most visits of the row.
     """
     found: dict[int, RowState] = {}
     for row in dict.fromkeys(row for state in states for row in state):

@@ -1,4 +1,4 @@
-"""Checks of samples. Raise InputError for anything but valid numbers: NaN must not decide."""
+"""Checks of samples. They raise InputError for anything but valid numbers, because NaN must not decide a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLACK = 1e-9
 
 
 def outcome_array(outcomes: ArrayLike) -> Ints:
-    """Return outcomes as integers, each 0 or 1."""
+    """Return outcomes as integers. Raises InputError unless each is 0 or 1."""
     values = np.asarray(outcomes)
     if not (values.dtype == np.bool_ or bool(np.isin(values, (0, 1)).all())):
         raise InputError("bad_sample", "outcomes must be 0 or 1 (false or true)")
@@ -21,7 +21,7 @@ def outcome_array(outcomes: ArrayLike) -> Ints:
 
 
 def sample_array(values: ArrayLike) -> Floats:
-    """Return samples as floats, all finite."""
+    """Return samples as floats. Raises InputError unless all are finite."""
     seen = np.asarray(values, dtype=np.float64)
     if not np.isfinite(seen).all():
         raise InputError("bad_sample", "samples must be finite numbers")
@@ -29,13 +29,13 @@ def sample_array(values: ArrayLike) -> Floats:
 
 
 def running(operation: np.ufunc, start: float, values: Floats) -> Floats:
-    """Return the running sum, minimum or maximum of values [..., N], begun at `start`."""
+    """Return the running sum, minimum or maximum of values [..., N], with initial value `start`."""
     first = np.full((*values.shape[:-1], 1), start)
     return np.asarray(operation.accumulate(np.concatenate([first, values], axis=-1), axis=-1)[..., 1:])
 
 
 def unit_array(values: ArrayLike, lo: float, hi: float) -> Floats:
-    """Return samples rescaled from [lo, hi] to [0, 1]."""
+    """Return samples rescaled from [lo, hi] to [0, 1]. Raises InputError if a sample is outside [lo, hi]."""
     scaled = (sample_array(values) - lo) / (hi - lo)
     if scaled.size and not (scaled.min() >= -SLACK and scaled.max() <= 1.0 + SLACK):
         raise InputError("bad_sample", f"samples must lie in [{lo}, {hi}]")

@@ -1,4 +1,4 @@
-"""State that the tests of several agents share. Compiled."""
+"""The state shared by the tests of several agents. Compiled."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class SharedTests:
 
     Args:
         odds: the model's odds.
-        most: transitions counted.
-        rows: None: single rows are not tested.
+        most: largest number of transitions that are counted.
+        rows: the test of each row; None if single rows are not tested.
 
     Attributes:
-        entered: agents that have made a transition, forgotten ones included.
-        transitions: tested in all, impossible ones included.
-        observed: the same with those of rejected agents.
+        entered: number of agents that have made a transition, including forgotten agents.
+        transitions: number of transitions tested, for all agents, including impossible transitions.
+        observed: `transitions` plus the number of transitions of rejected agents.
     """
 
     def __init__(self, odds: Odds, most: int = MAX_TRANSITIONS, rows: RowTests | None = None) -> None:
@@ -27,6 +27,6 @@ class SharedTests:
         self.entered = self.transitions = self.observed = 0
 
     def enter(self) -> int:
-        """Return the number of a new agent, from 1."""
+        """Return the number of a new agent; numbers begin at 1."""
         self.entered += 1
         return self.entered

@@ -16,8 +16,9 @@ from monitor.statistics.strength import in_open_unit
 def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool = False) -> int:
     """Return the number of samples n with P(|mean of n - expectation| >= delta) <= alpha.
 
-    `width`: of the interval the samples lie in; `effect`: they are differences of two such, so it doubles. `delta` > 0,
-    `width` > 0, `alpha` in (0, 1), and n finite as a float, else ConfigError.
+    `width`: width of the interval that contains the samples. `effect`: whether samples are differences of two such
+    values, which doubles the width. Raises ConfigError unless `delta` > 0, `width` > 0, `alpha` is in (0, 1), and n is
+    finite as a float.
 
     >>> sample_size(0.02, 0.05), sample_size(0.02, 0.05, effect=True)
     (4612, 18445)
@@ -41,7 +42,7 @@ def error_bound(samples: int, alpha: float, width: float = 1.0, *, effect: bool 
 
 
 def reward_width(first: int, last: int, smallest: float, largest: float) -> float:
-    """Return the width of the interval of a reward `C[first,last]`: its number of terms times the range of one.
+    """Return the width of the interval of a reward `C[first,last]`: the number of terms times the range of one term.
 
     >>> reward_width(0, 9, -1.0, 1.0)
     20.0

@@ -21,9 +21,9 @@ from monitor.statistics.strength import Strength, first_crossing, in_open_unit, 
 
 @dataclass(frozen=True)
 class SprtState:
-    """State of a test: `successes` among `samples` outcomes. `holds`: the decision, None while there is none.
+    """State of a test: `successes` among `samples` outcomes. `holds`: the decision, None before the decision.
 
-    After its decision it takes no more samples.
+    After the decision, outcomes are ignored.
     """
 
     samples: int = 0
@@ -33,14 +33,15 @@ class SprtState:
 
 @dataclass(frozen=True)
 class Sprt:
-    """H0: p >= theta + delta against H1: p <= theta - delta, with an indifference region between.
+    """Test of H0: p >= theta + delta against H1: p <= theta - delta, with an indifference region between them.
 
-    `theta` in [0, 1], `delta` in (0, 1), else ConfigError.
+    Raises ConfigError unless `theta` is in [0, 1] and `delta` is in (0, 1).
 
     An end of the indifference region outside (0, 1) is moved to halfway between theta and the boundary. The region is
-    then narrower than requested, so the strength still holds; the price is samples. (At the boundary a single failure
-    among thousands would reject `P >= 0.95` with delta .05.) For theta = 1 and theta = 0 the end *is* the boundary: one
-    failure rejects `P >= 1`, one success proves `P > 0`. The caller handles `P >= 0` and `P <= 1`, true without a test.
+    then narrower than requested, so the error rates still hold, but the test needs more samples. (At the boundary a
+    single failure among thousands would reject `P >= 0.95` with delta 0.05.) For theta = 1 and theta = 0 the end *is*
+    the boundary: one failure rejects `P >= 1`, and one success proves `P > 0`. The caller handles `P >= 0` and
+    `P <= 1`, which are true without a test.
 
     >>> Sprt(0.95, 0.05, Strength(0.05, 0.05)).sides
     (0.8999999999999999, 0.975)
@@ -60,13 +61,13 @@ class Sprt:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """Ends (theta1, theta0) of the indifference region in use."""
+        """Ends (theta1, theta0) of the indifference region that the test uses."""
         below, above = self.theta - self.delta, self.theta + self.delta
         return below if below > 0.0 else self.theta / 2, above if above < 1.0 else (1.0 + self.theta) / 2
 
     @property
     def steps(self) -> tuple[float, float]:
-        """Increments of the log ratio by a success (negative, may be -inf) and a failure (positive, may be inf)."""
+        """Increments of the log ratio for a success (negative, may be -inf) and a failure (positive, may be inf)."""
         below, above = self.sides
         success = math.log(below / above) if below > 0.0 else -math.inf
         failure = math.log1p(-below) - math.log1p(-above) if above < 1.0 else math.inf
@@ -94,9 +95,10 @@ class Sprt:
         return SprtState(state.samples + at + 1, int(good[at]), truth(side))
 
     def decide(self, outcomes: ArrayLike) -> tuple[Ints, Signs]:
-        """Run many tests at once, each from its start: outcomes [..., N] of 0 and 1.
+        """Run many tests at once, each from its start, on outcomes [..., N] of 0 and 1.
 
-        Return the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
+        holds, -1 if it does not, 0 if undecided.
         """
         seen = outcome_array(outcomes)
         index, side, _ = self._follow(self.start(), seen)

@@ -16,7 +16,7 @@ from monitor.errors import ConfigError
 
 
 def in_open_unit(value: float, name: str) -> None:
-    """Raise ConfigError, naming the number, unless it lies in (0, 1)."""
+    """Raise ConfigError, with the name of the number, unless the number is in (0, 1)."""
     if not 0.0 < value < 1.0:
         raise ConfigError(f"{name} must lie strictly between 0 and 1, not {value}")
 
@@ -25,11 +25,13 @@ def in_open_unit(value: float, name: str) -> None:
 class Strength:
     """Strength <alpha, beta> of a test. alpha: P(reject | true); beta: P(accept | false).
 
-    Both in (0, 1) with a sum below 1, else ConfigError: beyond it a coin would do.
+    Raises ConfigError unless both are in (0, 1) and their sum is below 1. With a sum of 1 or more, tossing a coin would
+    be enough.
 
-    Wald's thresholds A = (1 - beta)/alpha and B = beta/(1 - alpha) are approximate. The rates alpha', beta' that result
-    obey alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta: at most one of them
-    exceeds its nominal rate, by at most that factor. Usually the ratio oversteps a threshold, and both are less.
+    Wald's thresholds A = (1 - beta)/alpha and B = beta/(1 - alpha) are approximate. The actual rates alpha', beta'
+    satisfy alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta. So at most one of
+    them exceeds its nominal rate, by at most this factor. Usually the ratio oversteps a threshold, and both rates are
+    smaller than nominal.
     """
 
     alpha: float
@@ -43,32 +45,33 @@ class Strength:
 
     @property
     def negated(self) -> Strength:
-        """Strength that a formula needs so that its negation has this one."""
+        """Strength that a formula needs so that its negation has this strength."""
         return Strength(self.beta, self.alpha)
 
     @property
     def guarded(self) -> Strength:
         """<alpha (1 - beta), beta (1 - alpha)>: with its thresholds, Wald's test exceeds neither alpha nor beta.
 
-        By the factors above: alpha (1 - beta) / (1 - beta (1 - alpha)) <= alpha, and likewise for beta.
+        This follows from the factors above: alpha (1 - beta) / (1 - beta (1 - alpha)) <= alpha. The proof for beta is
+        the same.
         """
         return Strength(self.alpha * (1.0 - self.beta), self.beta * (1.0 - self.alpha))
 
     @property
     def lower(self) -> float:
-        """Log B: at or below it the hypothesis H0 (the formula is true) is accepted."""
+        """Log B. If the log ratio is at most log B, H0 (the formula is true) is accepted."""
         return math.log(self.beta) - math.log1p(-self.alpha)
 
     @property
     def upper(self) -> float:
-        """Log A: at or above it H1 (the formula is false) is accepted."""
+        """Log A. If the log ratio is at least log A, H1 (the formula is false) is accepted."""
         return math.log1p(-self.beta) - math.log(self.alpha)
 
 
 def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
-    """Return where log f(x|H1)/f(x|H0), shape [..., N], first reaches a threshold; NaN: no ratio yet.
+    """Find the first sample at which log f(x|H1)/f(x|H0) [..., N] reaches a threshold; NaN means no ratio yet.
 
-    Return the index of that sample [...] (N if there is none) and the side [...]: 1 H0, -1 H1, 0 undecided.
+    Return the index of this sample [...] (N if there is none) and the side [...]: 1 for H0, -1 for H1, 0 if undecided.
     """
     if not log_ratio.shape[-1]:
         return np.zeros(log_ratio.shape[:-1], dtype=np.int64), np.zeros(log_ratio.shape[:-1], dtype=np.int8)
@@ -81,5 +84,5 @@ def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
 
 
 def truth(side: Any) -> bool | None:  # noqa: ANN401  (one number of an array, whatever NumPy calls it)
-    """Return a side as the truth of the formula; None: undecided."""
+    """Return the truth of the formula for a side; None if undecided."""
     return None if side == 0 else bool(side > 0)

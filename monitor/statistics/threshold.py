@@ -1,7 +1,7 @@
-"""Betting test of `mean >= theta`: its strength holds for any distribution of the samples, at any number of looks.
+"""Betting test of `mean >= theta`. Its error rates hold for any distribution of the samples and any number of looks.
 
-Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024); it is
-one grid point of `monitor.statistics.anytime`.
+Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024). The test
+is one grid point of `monitor.statistics.anytime`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from monitor.statistics.strength import Strength, truth
 class ThresholdBetsState:
     """State of a test. `up`, `down`: log wealth of the bets that the mean is above theta, and below it.
 
-    `holds`: the decision, None while there is none; after it no more samples are taken.
+    `holds`: the decision, None before the decision. After the decision, samples are ignored.
     """
 
     bets: Bets
@@ -39,11 +39,11 @@ class ThresholdBetsState:
 
 @dataclass(frozen=True)
 class ThresholdBets:
-    """Decide mean >= theta for samples in [lo, hi], of any distribution and without an indifference region.
+    """Test of mean >= theta for samples in [lo, hi] of any distribution, without an indifference region.
 
-    P(reject | mean >= theta) <= alpha and P(accept | mean <= theta) <= beta, whenever one stops. The nearer the mean to
-    theta the longer it takes; at theta it stays undecided with probability 1 - alpha - beta or more. theta in [lo, hi],
-    else ConfigError.
+    P(reject | mean >= theta) <= alpha and P(accept | mean <= theta) <= beta, at any stopping time. The nearer the mean
+    is to theta, the longer the test takes. If the mean is theta, the test stays undecided with probability at least
+    1 - alpha - beta. Raises ConfigError unless theta is in [lo, hi].
 
     >>> test = ThresholdBets(0.8, Strength(0.05, 0.05))
     >>> test.update(test.start(), [1] * 100).samples
@@ -65,7 +65,10 @@ class ThresholdBets:
         return ThresholdBetsState(Bets(min(self.strength.alpha, self.strength.beta)))
 
     def update(self, state: ThresholdBetsState, values: ArrayLike) -> ThresholdBetsState:
-        """Return the state after values [N] in [lo, hi], or after the first that decides it; else InputError."""
+        """Return the state after these values [N], or after the first of them that decides the test.
+
+        Raises InputError if a value is outside [lo, hi].
+        """
         seen = unit_array(values, self.lo, self.hi)
         if state.holds is not None or not seen.size:
             return state
@@ -75,9 +78,10 @@ class ThresholdBets:
         return ThresholdBetsState(bets, float(up[at]), float(down[at]), truth(side))
 
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
-        """Run many tests at once, each from its start: values [..., N] in [lo, hi], else InputError.
+        """Run many tests at once, each from its start, on values [..., N]. Raises InputError outside [lo, hi].
 
-        Return the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
+        holds, -1 if it does not, 0 if undecided.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.shape[-1]:
@@ -86,7 +90,7 @@ class ThresholdBets:
         return np.minimum(index + 1, seen.shape[-1]), side
 
     def _follow(self, state: ThresholdBetsState, seen: Floats) -> tuple[Floats, Floats, Ints, Signs]:
-        """Return the log wealths after each sample, the index of the first that decides (N: none), and the side."""
+        """Return the log wealths after each sample, the index of the sample that decides (N: none), and the side."""
         sizes, _ = bet_sizes(state.bets, seen)
         added = log_wealth(seen, sizes, (self.theta - self.lo) / (self.hi - self.lo))
         added[0][..., 0] += state.up

@@ -3,11 +3,11 @@
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "R >= theta formulas", after M. Schnuerch
 and E. Erdfelder, *Controlling decision errors with minimal costs* (2020).
 
-The paper's ratio of two noncentral t densities, f_T(-t | m-1, delta sqrt m) / f_T(t | m-1, delta sqrt m), overflows in
-the libraries that have them (m = 500, t = 60). With a = delta sqrt(m) t / sqrt(t^2 + m - 1) it equals J(-a) / J(a),
-where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0. Written with the samples x, a is delta times the sum
-of x - theta, divided by the root of the sum of (x - theta)^2. So nothing is divided by a vanishing standard error, and
-no digits cancel.
+The paper uses the ratio of two noncentral t densities, f_T(-t | m-1, delta sqrt m) / f_T(t | m-1, delta sqrt m). It
+overflows in the libraries that have these densities (m = 500, t = 60). With a = delta sqrt(m) t / sqrt(t^2 + m - 1),
+the ratio equals J(-a) / J(a), where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0. In terms of the
+samples x, a is delta times the sum of x - theta, divided by the root of the sum of (x - theta)^2. So there is no
+division by a vanishing standard error, and no cancellation of digits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROWS = 1 << 12
 class TSprtState:
     """State of a test. `total`, `squares`: sums of x - theta and of its square; `low`, `high`: extremes of x.
 
-    `holds`: the decision, None while there is none; after it no more samples are taken.
+    `holds`: the decision, None before the decision. After the decision, samples are ignored.
     """
 
     samples: int = 0
@@ -49,15 +49,16 @@ class TSprtState:
 
 @dataclass(frozen=True)
 class TSprt:
-    """H0: mean >= theta + delta sigma against H1: mean <= theta - delta sigma, sigma the samples' unknown deviation.
+    """Test of H0: mean >= theta + delta sigma against H1: mean <= theta - delta sigma.
 
-    `delta` > 0 in standard deviations, `theta` finite, else ConfigError. A ratio exists from the second sample on and
-    only once two differ; until then only `equal` (if given) may decide: when its `needed` samples are all some c, c is
-    compared with theta, where `strict` (mean > theta) matters. The two tests run in parallel, each at its strength, so
-    for nearly constant samples their error probabilities add.
+    sigma is the unknown standard deviation of the samples. `delta`: in standard deviations. Raises ConfigError unless
+    `delta` > 0 and `theta` is finite. A ratio exists only after two samples differ. Before that only `equal` (if given)
+    may decide: if its first `needed` samples all equal some c, c is compared with theta; here `strict` (mean > theta)
+    matters. The two tests run in parallel, each at its own strength, so for nearly constant samples their error
+    probabilities add.
 
-    The strength is proven for normal samples, where J(-a)/J(a) is the likelihood ratio of all t statistics so far. For
-    others, such as the differences -1, 0, 1 of two outcomes, it is nominal.
+    The error rates are proven for normal samples, for which J(-a)/J(a) is the likelihood ratio of all t statistics so
+    far. For other samples, such as the differences -1, 0, 1 of two outcomes, they are nominal.
     """
 
     theta: float
@@ -73,7 +74,7 @@ class TSprt:
     def log_ratio(self, samples: ArrayLike, total: ArrayLike, squares: ArrayLike) -> Floats:
         """Return log f(t|H1)/f(t|H0) after `samples` (2 or more), from the sums of x - theta and its square.
 
-        Shapes broadcast. `squares` > 0: at 0 all samples are theta, and there is no ratio.
+        Shapes broadcast. `squares` must be above 0, because at 0 all samples are theta and there is no ratio.
         """
         m, a = np.broadcast_arrays(
             np.asarray(samples, dtype=np.float64), self.delta * np.asarray(total) / np.sqrt(np.asarray(squares))
@@ -85,7 +86,10 @@ class TSprt:
         return TSprtState()
 
     def update(self, state: TSprtState, values: ArrayLike) -> TSprtState:
-        """Return the state after values [N], or after the first of them that decides it. Not finite: InputError."""
+        """Return the state after values [N], or after the first of them that decides the test.
+
+        Raises InputError if a value is not finite.
+        """
         seen = sample_array(values)
         if state.holds is not None or not seen.size:
             return state
@@ -97,16 +101,20 @@ class TSprt:
         )
 
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
-        """Run many tests at once, each from its start: values [..., N], finite.
+        """Run many tests at once, each from its start, on finite values [..., N].
 
-        Return the samples each took [...] (N if undecided) and its side [...]: 1 holds, -1 does not, 0 undecided.
+        Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
+        holds, -1 if it does not, 0 if undecided.
         """
         seen = sample_array(values)
         _, index, side = self._follow(self.start(), seen)
         return np.minimum(index + 1, seen.shape[-1]), side
 
     def _sides(self, m: Floats, total: Floats, squares: Floats) -> Floats:
-        """Return the log ratio; if both its bounds lie on one side of the threshold, the smaller: same decision."""
+        """Return the log ratio, or its smaller bound if both bounds are on the same side of the threshold.
+
+        The decision is the same in both cases.
+        """
         a = self.delta * total / np.sqrt(squares)
         threshold = np.where(a > 0.0, -self.strength.lower, self.strength.upper)
         least, most = log_bound(m - 1.0, a), log_bound(m, a)
@@ -125,7 +133,7 @@ class TSprt:
         ratio = np.full(seen.shape, np.nan)
         counts = np.broadcast_to(count, seen.shape)[varied]
         ratio[varied] = self._sides(counts, total[varied], squares[varied])
-        if self.equal is not None:  # a long constant run decides like a ratio beyond either threshold
+        if self.equal is not None:  # a long run of equal samples decides, like a ratio beyond a threshold
             lasted = ~varied & (count >= self.equal.needed)
             good = np.vectorize(lambda c: meets(c, self.theta, strict=self.strict), otypes=[bool])(high[lasted])
             ratio[lasted] = np.where(good, -np.inf, np.inf)
@@ -135,10 +143,11 @@ class TSprt:
 def log_bound(n: ArrayLike, a: ArrayLike) -> Floats:
     """Return B(n) = integral of sqrt(x^2 + 4 n) over 0 < x < |a|: B(m - 1) <= |log J(-a) - log J(a)| <= B(m).
 
-    Proof. With I_n the integral of y^n exp(-(y-x)^2 / 2), the derivative of log J at x is r_m - x, r_n = I_n / I_(n-1).
-    By parts r_(n+1) = x + n / r_n, and r_n grows with n (Cauchy-Schwarz). So r_m^2 - x r_m - m <= 0 and
-    r_m^2 - x r_m - (m-1) >= 0: r_m lies between (x + sqrt(x^2 + 4n)) / 2 for n = m-1 and for n = m. Integrate; the odd
-    part vanishes. The two differ by a fraction 1/(2m), so the integral itself is rarely needed.
+    Proof. Let I_n be the integral of y^n exp(-(y-x)^2 / 2), and r_n = I_n / I_(n-1). The derivative of log J at x is
+    r_m - x. Integration by parts gives r_(n+1) = x + n / r_n, and r_n grows with n (Cauchy-Schwarz). So
+    r_m^2 - x r_m - m <= 0 and r_m^2 - x r_m - (m-1) >= 0. It follows that r_m is between (x + sqrt(x^2 + 4n)) / 2 for
+    n = m-1 and the same for n = m. Integrate this; the odd part vanishes. The two bounds differ by a fraction 1/(2m),
+    so the integral itself is rarely needed.
     """
     size, root = np.abs(np.asarray(a, dtype=np.float64)), 2.0 * np.sqrt(np.asarray(n, dtype=np.float64))
     return np.asarray((size * np.hypot(size, root) + root * root * np.arcsinh(size / root)) / 2.0)
@@ -147,7 +156,8 @@ def log_bound(n: ArrayLike, a: ArrayLike) -> Floats:
 def log_moment(m: ArrayLike, a: ArrayLike) -> Floats:
     """Return log J(a), J(a) = integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0, m >= 2. J has relative error < 1e-10.
 
-    In u = log y the integrand has one peak, at y^2 - a y = m, of width 1/sqrt(y^2 + m); the trapezoidal rule there.
+    In u = log y the integrand has one peak, at y^2 - a y = m, of width 1/sqrt(y^2 + m). The trapezoidal rule is applied
+    around this peak.
     """
     power, centre = np.broadcast_arrays(np.asarray(m, dtype=np.float64), np.asarray(a, dtype=np.float64))
     flat = [_log_moment(power.flat[i : i + ROWS], centre.flat[i : i + ROWS]) for i in range(0, power.size, ROWS)]

@@ -1,8 +1,8 @@
 """Operating characteristics of a sequential test: acceptance probability and expected number of samples.
 
-Source: A. Wald, *Sequential Analysis* (1947), Sections 3.4 and 3.5. Wald neglects the overshoot of the last step, so a
-test takes a little longer than this and errs a little less. If one outcome decides (theta 0 or 1) the numbers are
-exact.
+Source: A. Wald, *Sequential Analysis* (1947), Sections 3.4 and 3.5. Wald neglects the overshoot of the last step. So a
+test takes slightly longer than computed here, and its error rates are slightly smaller. If one outcome decides (theta 0
+or 1), the numbers are exact.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _exponent(success: float, failure: float, p: float) -> float:
         up, down = (math.exp(min(h * step, LARGE)) for step in (success, failure))
         return p * up + (1.0 - p) * down - 1.0
 
-    bottom = math.log(-p * success / ((1.0 - p) * failure)) / (failure - success)  # of the mean: the root lies beyond
+    bottom = math.log(-p * success / ((1.0 - p) * failure)) / (failure - success)  # the root lies beyond this minimum
     beyond = 2.0 * bottom
     while excess(beyond) < 0.0:
         beyond *= 2.0
@@ -79,7 +79,7 @@ def _exponent(success: float, failure: float, p: float) -> float:
 
 
 def _decided_by_one(test: Sprt, p: float) -> tuple[float, float]:
-    """Return acceptance and expected samples if one outcome rejects or accepts at once, and a run of others decides."""
+    """Return acceptance and expected samples if a single outcome of one kind decides, or a run of the other kind."""
     success, failure = test.steps
     needed = math.ceil(test.strength.upper / failure if math.isinf(success) else test.strength.lower / success)
     run = 1.0 - p if math.isinf(success) else p

@@ -1,7 +1,7 @@
-"""Worlds with numbers: a state is a vector of numbers, and a step of the environment a function of it and of noise.
+"""Worlds with numbers: a state is a vector of numbers, and a step is a function of the state, the action and noise.
 
-`World` is what a user writes, `load_world` checks it, and `CheckedWorld` is what the engines use. `abduction.py` has
-what an observed step says about its noise, `manifest.py` worlds made of ONNX graphs.
+A user writes a `World`, `load_world` checks it, and the engines use the `CheckedWorld`. `abduction.py` represents the
+noise inferred from an observed step. `location_scale.py` has worlds made of ONNX graphs.
 """
 
 from monitor.worlds.abduction import Abduction, Moment

@@ -1,4 +1,4 @@
-"""What an observed step says about its noise."""
+"""The noise inferred from an observed step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Posterior = Callable[[np.random.Generator, int], tuple[Floats, Floats | None]]
 
 
 class Moment(NamedTuple):
-    """A step of a path: the state, the action taken there (None: not yet taken), and the inputs recorded with it."""
+    """A step of a path: the state, the action taken in it (None if not yet taken), and the recorded inputs."""
 
     state: tuple[float, ...]
     action: int | None
@@ -30,7 +30,7 @@ class Moment(NamedTuple):
 class Abduction:
     """The noise of an observed step (`state`, `action`) -> `successor`: uniform in a box, or drawn from a posterior.
 
-    `low`, `high`: the ends [m] of the box, equal where noise is known; of a posterior 0 and 1.
+    `low`, `high`: the ends [m] of the box; equal ends mean that the noise is known. For a posterior they are 0 and 1.
     """
 
     state: tuple[float, ...]
@@ -42,7 +42,7 @@ class Abduction:
 
     @cached_property
     def is_point(self) -> bool:
-        """Whether the noise is known."""
+        """True if the noise is known exactly."""
         return self.posterior is None and bool((self.low == self.high).all())
 
     def within(self, fresh: Floats) -> Floats:

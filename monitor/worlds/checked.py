@@ -1,4 +1,4 @@
-"""A world whose every answer is checked: shapes, ranges, and that its inversion is one."""
+"""A world whose results are all checked: their shapes, their ranges, and that `invert` is the inverse of `step`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ EFFECTIVE: Final = 0.1
 
 
 class CheckedWorld:
-    """A `World` as the engines use it. Raises ModelError for what is missing or malformed in its description.
+    """A `World` in the form that the engines use. Raises ModelError if its description is incomplete or malformed.
 
-    Answers of the user's code that break its contract are a ModelError that names the call; `abduce` raises PathError,
-    since there the path may be wrong as well.
+    If a result of the user's code breaks the contract, ModelError names the call. `abduce` raises PathError instead,
+    because there the path may be wrong too.
     """
 
     def __init__(self, world: World, content: bytes = b"") -> None:
@@ -89,7 +89,7 @@ class CheckedWorld:
         return f"world {getattr(world, 'version', '') or type(world).__name__!r}"
 
     def step(self, states: Floats, actions: Ints, noise: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
-        """Return the next states [n, f] of states [n, f], in an array of their own. Inputs are [i], or [n, i]."""
+        """Return the next states [n, f] of states [n, f], in a new array. Inputs are [i] or [n, i]."""
         given = np.empty((len(states), len(self.inputs)))
         given[:] = inputs
         found = self._array("step", (states, actions, noise, given), states.shape)
@@ -102,16 +102,16 @@ class CheckedWorld:
         return moved
 
     def outside(self, state: Sequence[float] | Floats, inputs: Sequence[float] = ()) -> str:
-        """Return which number of a state, or of inputs, cannot be, and why; empty if all can."""
+        """Return which number of a state, or of inputs, is impossible, and why; empty if all are possible."""
         return self._ranges.outside(state) or (self._input_ranges.outside(inputs) if inputs else "")
 
     def holds(self, label: str, states: Floats) -> Bools:
-        """Return where a label holds, [n]."""
+        """Return in which of n states a label holds, [n]."""
         marks = self._array("holds", (label, np.asarray(states, dtype=np.float64)), (len(states),))
         return marks.astype(np.bool_, copy=False)
 
     def unrecorded(self, states: Floats, actions: Ints, inputs: tuple[float, ...] | Floats) -> Bools:
-        """Return where the world extrapolates, as an action was not recorded at such numbers, [n].
+        """Return for which of n pairs the world extrapolates, because the action was not recorded at such numbers, [n].
 
         Needs `learned_from`.
         """
@@ -121,9 +121,10 @@ class CheckedWorld:
         return ~known.astype(np.bool_, copy=False)
 
     def recorded_numbers(self, chances: Floats) -> Floats:
-        """Return features and inputs [n, f + i] between those recorded with an action, by uniform [n, 1 + f + i].
+        """Return features and inputs [n, f + i] within the recorded ranges of an action, from uniform [n, 1 + f + i].
 
-        The first of each row chooses the action, as often as it was recorded. Without `learned_from` [0, f + i].
+        The first number of each row chooses the action, with its recorded frequency. Without `learned_from` the result
+        is empty, [0, f + i].
         """
         if not self.learned_from:
             return np.zeros((0, len(self.features) + len(self.inputs)))
@@ -136,7 +137,7 @@ class CheckedWorld:
         return self._array("reward", (states, actions, successors), (len(states),)).astype(np.float64)
 
     def forecast(self, inputs: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the inputs of the next step, beyond those recorded."""
+        """Return the inputs of the next step, beyond the recorded inputs."""
         if not inputs:
             return inputs
         found = self._array("forecast", (np.array(inputs),), (len(inputs),))
@@ -146,7 +147,7 @@ class CheckedWorld:
         return following
 
     def resample(self, inputs: tuple[float, ...], ahead: int, chances: Floats) -> Floats:
-        """Return the inputs [n, i] of the step `ahead` of the last recorded inputs [i], by uniform numbers [n]."""
+        """Return the inputs [n, i] `ahead` steps after the last recorded inputs [i], from uniform numbers [n]."""
         found = self._array("resample", (np.array(inputs), ahead, chances), (len(chances), len(inputs)))
         if (n := self._input_ranges.first_outside(found)) is not None:
             problem = self._input_ranges.outside(found[n])
@@ -154,12 +155,12 @@ class CheckedWorld:
         return found.astype(np.float64)
 
     def different_from(self, other: CheckedWorld) -> str:
-        """Return what must be equal in two worlds that are compared, and is not; empty if all is."""
+        """Return a difference that prevents the comparison of two worlds; empty if there is none."""
         compared = ("features", "inputs", "action_names", "noise")
         return next((what.replace("_", " ") for what in compared if getattr(self, what) != getattr(other, what)), "")
 
     def abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
-        """Return the noise of an observed step. Raises PathError if what comes back does not lead to `successor`."""
+        """Return the noise of an observed step. Raises PathError if the inferred noise does not lead to `successor`."""
         key = pair, successor
         found = self._abductions.get(key)
         if found is None:
@@ -173,7 +174,7 @@ class CheckedWorld:
         return found
 
     def _in_its_words(self, pair: Moment, successor: tuple[float, ...], error: PathError) -> PathError:
-        """Return the error of a step that no noise explains; a manifest knows more of it than code of a user."""
+        """Return the error for a step that no noise explains. For the world of a manifest it has more details."""
         if not hasattr(self._world, "unexplained"):
             return error
         arguments = np.array(pair.state), pair.action, np.array(successor), np.array(pair.inputs, dtype=np.float64)
@@ -225,7 +226,7 @@ class CheckedWorld:
         if self._posterior is None:
             raise ModelError(f"{self}: invert gives None for {self.shown(pair.state)}, and there is no posterior")
         draw = partial(self._draws, pair, successor, arguments)
-        draw(np.random.Generator(np.random.Philox(key=0)), TRIED)  # a path that cannot be explained is reported at once
+        draw(np.random.Generator(np.random.Philox(key=0)), TRIED)  # so that an impossible path is reported at once
         none, all_ = np.zeros(self.noise), np.ones(self.noise)
         assert pair.action is not None
         return Abduction(pair.state, pair.action, successor, none, all_, draw)
@@ -284,7 +285,7 @@ class CheckedWorld:
             if differs := self.different_from(fit) or "labels" * (self.labels != fit.labels):
                 raise ModelError(f"{self}: fit {n} has other {differs} than the world; it needs the same")
 
-    def _part(self, name: str) -> Any:  # noqa: ANN401 - each has a check of its own
+    def _part(self, name: str) -> Any:  # noqa: ANN401 - the caller checks each
         if not hasattr(self._world, name):
             raise ModelError(f"{self}: it has no {name!r}, which every world needs (docs/worlds.md)")
         return getattr(self._world, name)

@@ -1,4 +1,4 @@
-"""A world as bytes, whose digest is its name in alerts and evidence: a manifest with its graphs, or Python's source."""
+"""A world as bytes: a manifest with its graphs, or Python source. The digest of the bytes names the world in alerts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NOT_RUN = "code that comes with evidence is not run"
 
 
 def of_manifest(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
-    """Return the bytes of a manifest and of the files it names, by their sha256."""
+    """Return the bytes of a manifest and of the files that it names; `files`: sha256 -> content."""
     packed: bytes = msgpack.packb([MANIFEST, manifest, dict(sorted(files.items()))])
     return packed
 
 
 def of_python(name: str, source: bytes) -> bytes:
-    """Return the bytes of a world written in Python: its name and the file it is in, if there is one."""
+    """Return the bytes of a world written in Python: its name and its source file, if there is one."""
     packed: bytes = msgpack.packb([PYTHON, name, source])
     return packed
 
@@ -28,7 +28,7 @@ def of_python(name: str, source: bytes) -> bytes:
 def opened(content: bytes) -> tuple[bytes, Mapping[str, bytes]]:
     """Return the manifest and the files in the bytes of a world.
 
-    Raises ModelError: they are damaged, or of a world in Python, whose code is not run just because a file contains it.
+    Raises ModelError if the bytes are damaged, or if they are a world in Python, because code from a file is never run.
     """
     kind, first, second = _parts(content)
     if kind == PYTHON:
@@ -40,9 +40,9 @@ def opened(content: bytes) -> tuple[bytes, Mapping[str, bytes]]:
 
 
 def name_in_python(content: bytes) -> str:
-    """Return the name of a world in Python, such as `tank.py:Tank`; empty if the bytes are of something else.
+    """Return the name of a world in Python, such as `tank.py:Tank`; empty if the bytes are not a world in Python.
 
-    Raises ModelError: they are damaged.
+    Raises ModelError if the bytes are damaged.
     """
     begin = of_python("", b"")[: 2 + len(PYTHON)]
     return str(_parts(content)[1]) if content.startswith(begin) else ""

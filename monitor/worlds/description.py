@@ -1,4 +1,4 @@
-"""What a world lists: its features, inputs and names, checked, and the ranges of many rows of numbers."""
+"""Checks of a world's description: features, inputs and names, and the ranges of many rows of numbers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from monitor.worlds.protocol import LARGEST_NUMBER, Feature
 
 
 class Ranges:
-    """Ranges of features, or of inputs."""
+    """The allowed ranges of features, or of inputs."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self._features = features
-        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # one comparison finds NaN too
+        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # finds NaN too
         self._high = np.array([min(each.high, LARGEST_NUMBER) for each in features])
         self._whole = np.flatnonzero([each.whole for each in features])
         self._any = (self._low.max(), self._high.min()) if features and not len(self._whole) else (np.inf, -np.inf)
 
     def outside(self, values: Sequence[float] | Floats) -> str:
-        """Return which of the numbers [f] cannot be, and why; empty if all can."""
+        """Return which of the numbers [f] is impossible, and why; empty if all are possible."""
         return next(filter(None, (each.outside(float(v)) for each, v in zip(self._features, values, strict=True))), "")
 
     def first_outside(self, rows: AnyArray) -> int | None:
-        """Return the first of rows [n, f] with a number that cannot be; None if there is none."""
+        """Return the index of the first row of rows [n, f] with an impossible number; None if there is none."""
         if rows.size and rows.min() >= self._any[0] and rows.max() <= self._any[1]:
-            return None  # whichever feature's they are: a fifth of the time
+            return None  # one comparison for all features takes a fifth of the time
         inside = (rows >= self._low) & (rows <= self._high)
         if inside.all() and not (len(self._whole) and (rows[:, self._whole] % 1.0).any()):
             return None
@@ -37,7 +37,7 @@ class Ranges:
 
 
 def features_listed(given: object, what: str) -> tuple[Feature, ...]:
-    """Return the features, or inputs (`what`), that a world lists. Raises ModelError."""
+    """Return the features, or inputs (`what`), that a world lists. Raises ModelError if the list is malformed."""
     each = [one if isinstance(one, Feature) else Feature(one) for one in _listed(given, what)]
     names_listed([one.name for one in each], what, least=0 if what == "input" else 1)
     for one in each:
@@ -49,7 +49,7 @@ def features_listed(given: object, what: str) -> tuple[Feature, ...]:
 
 
 def names_listed(given: object, what: str, least: int = 1) -> tuple[str, ...]:
-    """Return the names of a kind that a world lists: `least` or more, each once. Raises ModelError."""
+    """Return the names that a world lists. Raises ModelError unless there are at least `least` distinct names."""
     names = tuple(_listed(given, what))
     if len(names) < least or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ModelError(f"a world's {what}s are {least} or more different names, not {names!r:.100}")
@@ -57,9 +57,10 @@ def names_listed(given: object, what: str, least: int = 1) -> tuple[str, ...]:
 
 
 def features_driven(given: object, features: Sequence[Feature], noise: int) -> tuple[int, ...] | None:
-    """Return the number of the feature that each noise drives, given by names or numbers; None if None is.
+    """Return, for each number of the noise, the number of the feature that it drives; None if `given` is None.
 
-    Raises ModelError: `given` is not one known feature for each of the `noise` numbers.
+    `given`: names or numbers of features. Raises ModelError unless it has one known feature for each of the `noise`
+    numbers.
     """
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""Distributions of noise by their quantiles, so that noise is a function of a uniform number and can be inverted."""
+"""Distributions of noise, as quantile functions. So noise is a function of a uniform number and can be inverted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDE: Final = 4.0
 
 
 class NoiseDistribution(Protocol):
-    """A distribution over the reals, and its inverse."""
+    """Interface of a distribution over the reals: its quantile function and its cumulative distribution function."""
 
     def quantile(self, u: Floats) -> Floats:
         """Return the quantiles of probabilities in (0, 1)."""
@@ -49,7 +49,7 @@ class Normal:
 
 
 class Student:
-    """Student's t with some degrees of freedom, not scaled."""
+    """Student's t distribution with `freedom` degrees of freedom, not scaled."""
 
     def __init__(self, freedom: float) -> None:
         self._freedom = freedom
@@ -64,14 +64,14 @@ class Student:
 
 
 class Empirical:
-    """Residuals smoothed by a normal kernel (Silverman 1986), as a table with straight lines between its knots.
+    """Residuals smoothed by a normal kernel (Silverman 1986), as a table with linear interpolation between its knots.
 
-    A thousandth is a wide normal distribution: a number between or beyond those that were seen is unlikely, not
-    impossible.
+    A thousandth of the probability is a wide normal distribution. So numbers between or beyond the residuals are
+    unlikely, not impossible.
 
     Args:
-        residuals: two or more different numbers.
-        bandwidth: of the kernel; None: Silverman's rule of thumb.
+        residuals: two or more distinct numbers.
+        bandwidth: the bandwidth of the kernel; None means Silverman's rule of thumb.
     """
 
     def __init__(self, residuals: Sequence[float], bandwidth: float | None = None) -> None:
@@ -88,7 +88,7 @@ class Empirical:
         parts = np.array_split(self._knots, np.arange(0, len(self._knots), max(1, AT_ONCE // len(values)))[1:])
         seen = np.concatenate([ndtr((part[:, np.newaxis] - values) / width).mean(axis=1) for part in parts])
         chances = (1 - UNSEEN) * seen + UNSEEN * ndtr((self._knots - centre) / wide)
-        chances += np.arange(len(self._knots)) * 1e-15  # strictly rising, also where next to nothing lies
+        chances += np.arange(len(self._knots)) * 1e-15  # strictly increasing, even where the density is nearly 0
         self._chances = (chances - chances[0]) / (chances[-1] - chances[0])
 
     def quantile(self, u: Floats) -> Floats:

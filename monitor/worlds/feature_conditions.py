@@ -20,10 +20,10 @@ COMPARED: Final = {kind: compare for kind, compare in COMPARISONS.items() if kin
 
 
 def compiled(text: str, names: Sequence[str], values: Mapping[str, Sequence[str]], where: str) -> Condition:
-    """Return a condition over the features `names`; `values`: the named values of those that have some.
+    """Return a condition over the features `names`; `values`: feature -> its named values, if it has any.
 
-    It compares a feature with a number, or with one of its named values in quotes, and joins comparisons with `and`,
-    `or`, `not`. Raises ModelError, which begins with `where`.
+    A condition compares a feature with a number, or with one of its named values in quotes, and joins comparisons with
+    `and`, `or`, `not`. Raises ModelError, whose message begins with `where`, if the text is no such condition.
 
     >>> compiled("1 < x <= 3 and mode == 'busy'", ["x", "mode"], {"mode": ["idle", "busy"]}, "label")(
     ...     np.array([[2.0, 1.0], [2.0, 0.0], [4.0, 1.0]])).tolist()

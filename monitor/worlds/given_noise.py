@@ -1,4 +1,4 @@
-"""A generator whose draws are given: quantiles of uniform numbers, so that what a simulator draws is its noise."""
+"""A random generator whose draws are quantiles of given uniform numbers. These numbers are then a simulator's noise."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OFFERED = "random, uniform, normal, standard_normal, exponential, integers or ch
 
 
 class GivenNoise:
-    """Stand-in for `numpy.random.Generator` in one step of a simulator: each draw takes the next of the given numbers.
+    """Stand-in for `numpy.random.Generator` in one step of a simulator. Each draw uses the next of the given numbers.
 
-    A draw grows with its number, so that a world in which it moves a feature up or down can be inverted.
-    Its methods are those of the generator. Raises ModelError at any other, and once all numbers are taken.
+    A draw increases with its number. So a world can be inverted if each draw moves a feature up or down. The methods
+    are those of the generator. Any other method, and a draw after the last number, raises ModelError.
 
     Args:
         u: uniform numbers [m] in (0, 1).
@@ -26,7 +26,7 @@ class GivenNoise:
     """
 
     def __init__(self, u: Floats, whose: str) -> None:
-        self._u, self._whose, self.taken = u.copy(), whose, 0  # a simulator may change what it draws
+        self._u, self._whose, self.taken = u.copy(), whose, 0  # a simulator may change drawn arrays
 
     def random(self, size: Any = None) -> Any:  # noqa: ANN401 - a number or an array, as in NumPy
         """Return numbers in (0, 1)."""

@@ -18,7 +18,7 @@ BATCH: Final = 4096
 
 @contextmanager
 def as_model_errors() -> Iterator[None]:
-    """Raise the errors of ONNX files, which are policies elsewhere, as those of a world."""
+    """Convert errors of ONNX files, which elsewhere are errors of policies, to ModelError."""
     try:
         yield
     except PolicyError as error:
@@ -26,11 +26,11 @@ def as_model_errors() -> Iterator[None]:
 
 
 class Graph:
-    """A graph with inputs among `x` [batch, f], `a` [batch, A] (one-hot) and others, and one output [batch, k].
+    """A graph with one output [batch, k] and inputs such as `x` [batch, f] and `a` [batch, A] (one-hot).
 
-    `widths`: that of each input, by name; `columns`: k.
+    `widths`: name -> width of each allowed input; `columns`: k.
 
-    Raises ModelError: the file is unsafe, or has other inputs or outputs.
+    Raises ModelError if the file is unsafe, or has other inputs or outputs.
     """
 
     def __init__(self, content: bytes, where: str, widths: Mapping[str, int], columns: int) -> None:
@@ -53,7 +53,7 @@ class Graph:
             )
 
     def __call__(self, given: Mapping[str, Floats]) -> Floats:
-        """Return the output [n, k] for its inputs, each [n, width]. Raises ModelError."""
+        """Return the output [n, k] for the inputs, each [n, width]. Raises ModelError if the graph fails."""
         count = len(given["x"])
         if count <= BATCH:
             return self._run(given)
@@ -64,7 +64,7 @@ class Graph:
         fed: dict[str, AnyArray] = {name: given[name].astype(kind) for name, kind in self._types.items()}
         try:
             found: AnyArray = self._session.run(None, fed)[0]
-        except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+        except Exception as error:  # onnxruntime has a separate class for each kind of failure
             raise ModelError(f"world {self._where}: onnxruntime cannot evaluate it ({brief(error)})") from error
         shape = len(given["x"]), self._columns
         if getattr(found, "shape", None) != shape or not np.isfinite(found).all():

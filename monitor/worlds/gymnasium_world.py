@@ -1,4 +1,4 @@
-"""A Gymnasium environment as a world: it is set to a state, given its random numbers, and stepped."""
+"""A Gymnasium environment as a world: each step sets its state and its random numbers, then steps it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARED: Final = 1000
 
 
 class _Run(NamedTuple):
-    """A step of the environment, left to run; `ended`: it was terminated."""
+    """A step of the environment in a free run; `ended`: whether the environment terminated."""
 
     state: Floats
     action: int
@@ -30,14 +30,15 @@ class _Run(NamedTuple):
 
 
 class GymnasiumWorld(SimulatorWorld):
-    """Base of a `World` that is a Gymnasium environment: a subclass has `make`, and the description and labels.
+    """Base class of a `World` that is a Gymnasium environment. A subclass has `make`, the description and the labels.
 
-    The environment is compared with itself when the world is made: left to run for 1,000 random steps, and set to each
-    state on the way and stepped once. Beside state and random numbers, all is as after `reset(seed=0)`.
+    When the world is made, the environment is compared with itself: it runs for 1,000 random steps; then it is set to
+    each visited state and stepped once. Everything except state and random numbers is as after `reset(seed=0)`.
 
     Raises:
-        ModelError: actions are not discrete or not as many as named; the state cannot be read or set; the environment
-            depends on more than state, action and its random numbers; it ends episodes elsewhere than `terminal` says.
+        ModelError: actions are not discrete, or their number differs from the names; the state cannot be read or set;
+            the environment depends on more than state, action and its random numbers; or it ends episodes in other
+            states than `terminal` says.
     """
 
     actions: Sequence[str]
@@ -61,7 +62,7 @@ class GymnasiumWorld(SimulatorWorld):
         """Return the environment."""
 
     def read_state(self) -> Any:  # noqa: ANN401 - a user's numbers
-        """Return the environment's state [f]: here its attribute `state`."""
+        """Return the environment's state [f]. By default this is its attribute `state`."""
         return self.env.unwrapped.state
 
     def write_state(self, x: Floats) -> None:
@@ -69,7 +70,7 @@ class GymnasiumWorld(SimulatorWorld):
         self.env.unwrapped.state = x
 
     def write_generator(self, rng: Any) -> None:  # noqa: ANN401 - in place of a `numpy.random.Generator`
-        """Set the generator from which the environment draws: here `np_random`."""
+        """Set the generator from which the environment draws. By default this is its attribute `np_random`."""
         self.env.unwrapped.np_random = rng
 
     def move(self, x: Floats, a: int, rng: Any, w: Floats) -> Floats:  # noqa: ANN401 - in place of a generator
@@ -95,7 +96,7 @@ class GymnasiumWorld(SimulatorWorld):
             raise ModelError(f"{problem}; write read_state() and write_state(x)") from error
 
     def _runs(self) -> Iterator[_Run]:
-        """Random steps in episodes from `reset(seed=0)`, `reset(seed=1)`, ... on."""
+        """Yield random steps in episodes that begin with `reset(seed=0)`, `reset(seed=1)`, ..."""
         rng, over, episodes = np.random.default_rng(0), True, 0
         for _ in range(COMPARED):
             if over:
@@ -108,7 +109,7 @@ class GymnasiumWorld(SimulatorWorld):
             yield _Run(state, action, noise, self._state(), bool(terminated))
 
     def _compare(self, run: _Run) -> None:
-        """Raise ModelError unless the world does in one step what the environment did, and ends where it ended."""
+        """Raise ModelError unless one step of the world has the same result as the environment, including its end."""
         for state, ended in ((run.state, False), (run.successor, run.ended)):
             if ended != bool(self.ended(state[np.newaxis])[0]):
                 ends, holds = ("ends", "no label") if ended else ("does not end", "a label")

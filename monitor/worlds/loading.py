@@ -1,4 +1,4 @@
-"""A world from what a user has: a class, an instance, or the path of a manifest."""
+"""Loading of a world from a class, an instance, or the path of a manifest."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from monitor.worlds.trial import examine
 
 
 def is_world(model: object) -> bool:
-    """Return whether a model, or its source, is a world with numbers rather than one with states by number."""
+    """Return whether a model, or its source, is a world with numbers, not a model with numbered states."""
     if isinstance(model, str | Path):
         return names_world(model)
     return isinstance(model, CheckedWorld) or (hasattr(model, "features") and hasattr(model, "step"))
 
 
 def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the parts of a `World`
-    """Return a world, checked and tried out.
+    """Return a world after checks and trial calls.
 
-    `source`: a class (made without arguments), an instance, `module.py:name` of one, or a manifest's path.
-    A checked world is returned unchanged: load a world once and pass the result if you make many queries.
+    `source`: a class (called without arguments), an instance, `module.py:name` of either, or the path of a manifest. A
+    checked world is returned unchanged. So if you make many queries, load a world once and pass the result.
 
     Raises:
-        ModelError: something is missing, malformed or altered; `step` is no function of its arguments, or its noise
-            does not come back.
+        ModelError: something is missing, malformed or altered; `step` is not a function of its arguments; or abduction
+            does not recover the noise that `step` was given.
     """
     if isinstance(source, CheckedWorld):
         return source

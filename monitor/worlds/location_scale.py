@@ -1,7 +1,7 @@
 """The world of a manifest: the next value of a feature is location + scale x noise, rounded and clipped.
 
-A feature with named values takes one by the inverse distribution function. Each feature has one noise, unless its scale
-is the number 0, so that an observed step leaves a point or an interval of each.
+The value of a feature with named values is chosen by the inverse distribution function. Each feature has one number of
+the noise, unless its scale is the number 0. So an observed step determines a point or an interval of each noise number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUM_TOLERANCE = 1e-5
 
 
 def read_world(path: Path) -> LocationScale:
-    """Return the world of a manifest. Raises ModelError: a file is missing, altered, unsafe, or does not fit."""
+    """Return the world of a manifest. Raises ModelError if a file is missing, altered, unsafe, or does not fit."""
     where, files = str(path), dict[str, bytes]()
     with as_model_errors():
         text = read_bytes(path, f"policy {where}", MAX_MANIFEST_BYTES)
@@ -48,7 +48,7 @@ def read_world(path: Path) -> LocationScale:
 
 
 def world_of(packed: bytes, where: str) -> LocationScale:
-    """Return the world in the bytes of `LocationScale.content`. Raises ModelError."""
+    """Return the world in the bytes of `LocationScale.content`. Raises ModelError if they are not a valid world."""
     text, files = opened(packed)
 
     def content(file: File) -> bytes:
@@ -63,16 +63,17 @@ def world_of(packed: bytes, where: str) -> LocationScale:
 
 
 class LocationScale:
-    """A `World` made of a manifest. `content`: its bytes, with those of its files; empty until they are known.
+    """A `World` made from a manifest.
 
-    `fits`: the worlds of the manifests under `fits`, with the ranges, labels, rewards and inputs to come of this one.
-    `reward`: the reward of n transitions, [n]; None if the manifest has none.
-    `learned_from`: recorded steps; 0: what was recorded is not known.
+    `content`: the bytes of the manifest and of its files; empty until they are known. `fits`: the worlds of the
+    manifests under `fits`, with the ranges, labels, rewards and future inputs of this world. `reward`: the reward of n
+    transitions, [n]; None if the manifest has none. `learned_from`: number of recorded steps; 0 if the recorded data
+    are unknown.
 
     Args:
-        manifest: its description.
-        content: the bytes of one of its files.
-        where: its name in messages.
+        manifest: the description of the world.
+        content: returns the bytes of a file of the manifest.
+        where: name of the world in messages.
     """
 
     def __init__(self, manifest: WorldManifest, content: Callable[[File], bytes], where: str) -> None:
@@ -138,16 +139,16 @@ class LocationScale:
         return moved
 
     def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """Return the interval [m], [m] of the noise of a step; a point where its ends are equal."""
+        """Return the lower and upper ends [m], [m] of the noise of a step; equal ends are a point."""
         low, high = self.intervals(x[np.newaxis], np.array([a]), x_next[np.newaxis], w[np.newaxis])
         return low[0], high[0]
 
     def intervals(
         self, x: Floats, a: Ints, x_next: Floats, w: Floats, within: Floats | float = 0.0
     ) -> tuple[Floats, Floats]:
-        """Return the ends [n, m], [n, m] of the noise of n steps.
+        """Return the lower and upper ends [n, m], [n, m] of the noise of n steps.
 
-        `within`: [f], by how much a number may differ from that of `x_next`; rounding leaves half a unit at least.
+        `within`: [f], the tolerance for each number of `x_next`. For a rounded number it is at least half a unit.
         """
         given, within = self._given(x, a, w), np.broadcast_to(within, x.shape[1:])
         low, high = np.zeros((len(x), self.noise)), np.ones((len(x), self.noise))
@@ -168,7 +169,7 @@ class LocationScale:
         return self._located(self._given(x, a, w))
 
     def unexplained(self, x: Floats, a: int, x_next: Floats, w: Floats) -> str:
-        """Return which feature of a step is hardly possible, by how much, and what to do; empty if none is."""
+        """Return which feature of a step is nearly impossible, by how much, and what to do; empty if none is."""
         at, action, inputs = x[np.newaxis], np.array([a]), w[np.newaxis]
         location, scale = self.located(at, action, inputs)
         found = [
@@ -186,16 +187,16 @@ class LocationScale:
         return f"{words}{known}; check the sensor{again} or widen scale or noise in the manifest"
 
     def forecast(self, w: Floats) -> Floats:
-        """Return the inputs as they are, for worlds without recorded ones."""
+        """Return the inputs unchanged. It is used by worlds without recorded inputs."""
         return w
 
     def recorded(self, x: Floats, a: Ints, w: Floats) -> Bools:
-        """Return where an action was recorded at such numbers, each by itself, [n]."""
+        """Return for which of n steps the action was recorded at such numbers, [n]. Numbers are tested separately."""
         given, (low, high) = np.concatenate([x, w], axis=1), self._recorded
         return np.asarray(((low[a] <= given) & (given <= high[a])).all(axis=1))
 
     def recorded_numbers(self, chances: Floats) -> Floats:
-        """Return features and inputs [n, f + i] between those recorded with an action, by uniform [n, 1 + f + i]."""
+        """Return features and inputs [n, f + i] in the recorded ranges of an action, from uniform [n, 1 + f + i]."""
         low, high = self._recorded
         action = np.searchsorted(np.cumsum(self._recorded_steps) / self.learned_from, chances[:, 0])
         within = np.array([(each.low, each.high) for each in (*self.features, *self.inputs)]).T
@@ -206,11 +207,11 @@ class LocationScale:
         return np.where(whole, np.round(numbers), numbers)
 
     def holds(self, label: str, x: Floats) -> Bools:
-        """Return where a label's condition holds, [n]."""
+        """Return in which of n states a label's condition holds, [n]."""
         return self._conditions[label](x)
 
     def _fit(self, pinned: File, described: WorldManifest, content: Callable[[File], bytes]) -> LocationScale:
-        """Return the world of the manifest of a fit, whose files lie in that manifest's folder."""
+        """Return the world of a fit's manifest. The files are in the folder of this manifest."""
         folder, where = PurePosixPath(pinned.file).parent, f"{self._where}, {pinned.file}"
         manifest = read_manifest(content(pinned), where)
         if manifest.fits or manifest.recorded_inputs or manifest.reward:
@@ -251,7 +252,7 @@ class LocationScale:
 
 
 def _recorded_ranges(manifest: WorldManifest) -> tuple[Floats, Floats]:
-    """Return the ends [A, f + i] of the numbers at which each action was recorded, which is nowhere if it never was."""
+    """Return the ends [A, f + i] of the ranges in which each action was recorded; empty ranges if it never was."""
     names = [each.name for each in (*manifest.features, *manifest.inputs)]
     low, high = np.full((2, len(manifest.actions), len(names)), np.inf)
     high *= -1.0
@@ -263,7 +264,7 @@ def _recorded_ranges(manifest: WorldManifest) -> tuple[Floats, Floats]:
 
 
 class _Number:
-    """A feature without named values: how a noise moves it, and which noise has moved it."""
+    """A feature without named values: the effect of noise on it, and the inference of this noise."""
 
     def __init__(self, spec: FeatureSpec, column: int, noise: int | None, distribution: NoiseDistribution) -> None:
         self.column, self.noise, self._spec, self._distribution = column, noise, spec, distribution
@@ -277,7 +278,7 @@ class _Number:
         return np.clip(value, self._spec.low, self._spec.high) if self._spec.clip else value
 
     def departure(self, location: float, scale: float, value: float) -> tuple[float, str]:
-        """Return the probability of noise as far out as that of a value, and its distance in words."""
+        """Return the probability of noise at least as extreme as that of a value, and its distance in words."""
         at, by, to = (np.array([each]) for each in (location, scale, value))
         shown = self._spec.feature.shown(value)
         if self.noise is None or not scale:
@@ -296,7 +297,7 @@ class _Number:
         if self._spec.clip:
             low = np.where(value == self._spec.low, -np.inf, low)
             high = np.where(value == self._spec.high, np.inf, high)
-        still = scale == 0.0  # the noise did not matter
+        still = scale == 0.0  # the noise has no effect
         ends = [self._distribution.cumulative((end - location) / np.where(still, 1.0, scale)) for end in (low, high)]
         return np.where(still, 0.0, ends[0]), np.where(still, 1.0, ends[1])
 

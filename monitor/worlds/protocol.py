@@ -1,4 +1,4 @@
-"""What a user writes: a `World`."""
+"""`World`: the interface of a world that a user writes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LARGEST_NUMBER = sys.float_info.max
 class Feature:
     """A number of the state, or a recorded input.
 
-    `low`, `high`: what it can be, both included; a number outside is an error and never accepted silently. `whole`:
-    whole numbers only. `unit`: for people. `values`: names of the numbers 0, 1, ..., which are then all that it can be;
-    paths and messages may give either.
+    `low`, `high`: the range of the number, both ends included; a number outside the range is an error, never accepted
+    silently. `whole`: whether only whole numbers are allowed. `unit`: unit, shown to people. `values`: names of the
+    numbers 0, 1, ...; then no other numbers are allowed. Paths and messages may contain names or numbers.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Feature:
                 object.__setattr__(self, bound, value)
 
     def number(self, given: Any) -> float:  # noqa: ANN401 - whatever a path or a message holds
-        """Return a value as a number. Raises ValueError if it is none, nor one of the named values."""
+        """Return a value as a number. Raises ValueError unless it is a number or one of the named values."""
         if type(given) is float:
             return given
         if isinstance(given, str) and given in self.values:
@@ -56,18 +56,19 @@ class Feature:
         return f"{self.name}={value:.{digits}g}" + (f" {self.unit}" if self.unit else "")
 
     def outside(self, value: float) -> str:
-        """Return why a value cannot be; empty if it can."""
+        """Return why a value is impossible; empty if it is possible."""
         least, most = max(self.low, -LARGEST_NUMBER), min(self.high, LARGEST_NUMBER)
-        if not least <= value <= most:  # so that NaN and infinity are outside as well
+        if not least <= value <= most:  # so that NaN and infinity are outside too
             unit = f" {self.unit}" if self.unit else ""
             return f"{self.name}={value:.6g}, outside {self.low:g} to {self.high:g}{unit}"
         return f"{self.shown(value)}, which is no whole number" if self.whole and value % 1.0 else ""
 
 
 def numbers_of(given: Any, named: Sequence[Feature], what: str) -> tuple[float, ...]:  # noqa: ANN401 - likewise
-    """Return numbers in the order of `named`, from a sequence or a map of names; one alone may be without either.
+    """Return numbers in the order of `named`, from a sequence, or from a map of names; a single number is accepted too.
 
-    Raises ValueError: it is none, or does not fit; the text begins with `what` in quotes and says what the world has.
+    Raises ValueError if `given` has another form or does not fit. The message begins with `what` in quotes, and says
+    what the world has.
     """
     names = [each.name for each in named]
     has = f"; the world has {', '.join(names) or 'none'}"
@@ -89,7 +90,7 @@ def numbers_of(given: Any, named: Sequence[Feature], what: str) -> tuple[float, 
 
 
 def with_inputs(states: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
-    """Return what a policy that sees inputs decides on, [n, f + i]: states [n, f], inputs [i] or [n, i].
+    """Join states [n, f] with inputs [i] or [n, i] to [n, f + i], on which a policy that sees inputs decides.
 
     >>> with_inputs(np.array([[1.0], [2.0]]), (7.0,)).tolist()
     [[1.0, 7.0], [2.0, 7.0]]
@@ -101,24 +102,25 @@ def with_inputs(states: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
 class World(Protocol):
     """A structural simulator. States x are float64 arrays [n, f], actions a [n], inputs w [n, i], noise u [n, m].
 
-    The engine owns all randomness: `step` must be a function of its arguments, and row k of its result of row k of
-    theirs. Optional, beside what is listed here:
+    The engine owns all randomness. So `step` must be a function of its arguments, and row k of its result must depend
+    only on row k of each argument. These parts are optional:
 
-    - `inputs`: names of recorded inputs, or `Feature`s, and with them `forecast(w)`: the inputs [i] of the step after
-      one with the inputs [i], where none are recorded;
-    - `resample(w, ahead, u)` and `recorded_steps`, which take the place of `forecast`: the inputs [n, i] that come
-      `ahead` steps (1, 2, ..) after the last recorded ones, w [i], drawn from so many steps that were recorded earlier.
-      Each draw has one uniform number for all steps ahead, u [n];
-    - `invert(x, a, x_next, w)` for one observed step, x [f], a int, x_next [f], w [i]: its noise, as an array [m], or
-      as a tuple of two such arrays: an interval for each component, from the first to the second. (0, 1) where a
-      component did not matter; None where the set of noises is no such box. Not needed without noise;
-    - `posterior(x, a, x_next, w, rng, n)` where it is none: n draws [n, m] of the noise given the step, or a tuple of
-      draws and their weights [n];
-    - `reward(x, a, x_next)`: of n transitions, [n];
-    - `noise_features`: the feature that each number of the noise drives, by name or number, if each drives one: so that
-      doubt names it;
-    - `learned`: true if `step` was estimated from data;
-    - `fits`: worlds like this one, estimated from other data, such as resampled recordings: so that answers have a
+    - `inputs`: names of recorded inputs, or `Feature`s. With them, `forecast(w)` returns the inputs [i] of the next
+      step, given the inputs w [i] of a step; it is used beyond the recorded inputs.
+    - `resample(w, ahead, u)` and `recorded_steps` replace `forecast`. `resample` returns the inputs [n, i] `ahead`
+      steps (1, 2, ..) after the last recorded inputs w [i]. They are drawn from `recorded_steps` earlier steps. Each
+      draw uses one uniform number of u [n] for all steps ahead.
+    - `invert(x, a, x_next, w)` returns the noise of one observed step, with x [f], a int, x_next [f], w [i]. The noise
+      is an array [m], or a tuple of two such arrays with the lower and upper ends of an interval for each component.
+      The interval is (0, 1) for a component that did not matter. `invert` returns None if the set of possible noise is
+      no such box. It is not needed without noise.
+    - `posterior(x, a, x_next, w, rng, n)` is used if the set is no box. It returns n draws [n, m] of the noise given
+      the step, or a tuple of draws and their weights [n].
+    - `reward(x, a, x_next)` returns the rewards [n] of n transitions.
+    - `noise_features`: for each number of the noise, the feature that it drives, by name or number, if each number
+      drives one feature. With it, a rejection of the model names the feature.
+    - `learned`: true if `step` was estimated from data.
+    - `fits`: worlds like this one, estimated from other data, such as resampled recordings. With them, answers have a
       credible band.
     """
 
@@ -134,12 +136,12 @@ class World(Protocol):
 
     @property
     def labels(self) -> Sequence[str]:
-        """The names that `holds` knows."""
+        """The label names that `holds` accepts."""
         ...
 
     @property
     def noise(self) -> int:
-        """How many numbers, uniform in (0, 1) and independent, drive one step."""
+        """Number of random numbers, uniform in (0, 1) and independent, that drive one step."""
         ...
 
     @property
@@ -152,5 +154,5 @@ class World(Protocol):
         ...
 
     def holds(self, label: str, x: Floats) -> Bools:
-        """Return where a label holds, [n]."""
+        """Return in which of n states a label holds, [n]."""
         ...

@@ -1,8 +1,8 @@
-"""Inputs to come, resampled from recorded ones: what follows some inputs is what followed similar ones.
+"""Future inputs, resampled from recorded inputs: the inputs after a step are those that followed similar inputs.
 
-A nearest-neighbour bootstrap (Lall & Sharma, "A nearest neighbor bootstrap for resampling hydrologic time series",
-1996), but of whole stretches: a draw picks one of the recorded steps whose inputs are nearest to the last observed
-ones, and continues as that recording did, so that a day stays a day.
+This is a nearest-neighbour bootstrap (Lall & Sharma, "A nearest neighbor bootstrap for resampling hydrologic time
+series", 1996) of whole stretches. A draw selects one of the recorded steps whose inputs are nearest to the last
+observed inputs. It then continues like this recording, so that the course of a day, for example, is preserved.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ HELD: Final = 8
 
 
 class ResampledInputs:
-    """Recorded inputs, from which later ones are drawn.
+    """Recorded inputs, from which later inputs are drawn.
 
     Args:
-        content: a CSV file with a column for each input, in order. Each row follows the one above, unless it begins
-            with another number in a first column `episode`.
+        content: a CSV file with a column for each input, in order. Each row is the step after the row above, unless a
+            first column `episode` has another number there.
         inputs: the inputs.
-        where: its name in messages.
+        where: name of the file in messages.
 
-    Raises ModelError: it does not fit.
+    Raises ModelError if the content does not fit.
     """
 
     def __init__(self, content: bytes, inputs: Sequence[Feature], where: str) -> None:
@@ -44,7 +44,7 @@ class ResampledInputs:
         self._followed = np.flatnonzero(~self._is_last)
         if not len(self._followed):
             raise ModelError(f"world {where}: no row follows another one of its episode; record inputs step by step")
-        # Rounded, so that no other order of summation picks other neighbours: draws are made again elsewhere.
+        # Rounded, because the referee repeats the draws, and its order of summation must select the same neighbours.
         with np.errstate(over="ignore", invalid="ignore"):
             spread = np.array([float(f"{column.std():.4g}") for column in self._rows.T])
         if not np.isfinite(spread).all():
@@ -54,7 +54,7 @@ class ResampledInputs:
         self._stretches, self._continuation = lru_cache(HELD)(self._begun), cache(self._continued)
 
     def resample(self, w: Floats, ahead: int, u: Floats) -> Floats:
-        """Return the inputs [n, i] of the step `ahead` (1, 2, ..) of inputs w [i], by uniform numbers u [n]."""
+        """Return the inputs [n, i] `ahead` steps (1, 2, ..) after inputs w [i], from uniform numbers u [n]."""
         stretches = self._stretches(tuple(w.tolist()))
         while len(stretches) < ahead:
             stretches.append(self._following(stretches[-1]))
@@ -62,16 +62,17 @@ class ResampledInputs:
         return np.asarray(self._rows[places[(u * len(places)).astype(np.int64)]])
 
     def _begun(self, w: tuple[float, ...]) -> list[Ints]:
-        """Return the rows [k] that may come after inputs w, as the first of a list that grows by steps ahead."""
+        """Return a list whose first entry has the rows [k] that may follow inputs w; it grows with the steps ahead."""
         return [self._nearest(w) + 1]
 
     def _nearest(self, w: Sequence[float]) -> Ints:
-        """Return the rows nearest to w of those that are followed by another one: the root of their number.
+        """Return the rows nearest to w, among the rows that have a next row.
 
-        Of rows as near as the last of them, some that are spread evenly over the recordings.
+        Their number is the square root of the number of such rows. Among rows with the same distance as the last one,
+        the selected rows are spread evenly over the recordings.
         """
         apart = np.zeros(len(self._followed))
-        with np.errstate(over="ignore"):  # numbers too far away to be told apart are as near
+        with np.errstate(over="ignore"):  # distances that overflow count as equal
             for column, value in zip(self._columns, w / self._unit, strict=True):
                 apart += (column - value) ** 2
         count = round(float(np.sqrt(len(apart))))
@@ -82,7 +83,7 @@ class ResampledInputs:
         return np.asarray(self._followed[np.sort(np.concatenate([nearer, spread]))])
 
     def _following(self, places: Ints) -> Ints:
-        """Return the next rows; at the end of an episode one that followed similar inputs."""
+        """Return the next rows. At the end of an episode, the next row is one that followed similar inputs."""
         following = places + 1
         for n in np.flatnonzero(self._is_last[places]).tolist():
             following[n] = self._continuation(int(places[n]))
@@ -91,7 +92,7 @@ class ResampledInputs:
     def _continued(self, end: int) -> int:
         """Return the row that comes after the last one of an episode."""
         nearest, episode = self._nearest(self._rows[end].tolist()), int(self._is_last[:end].sum())
-        return int(nearest[episode % len(nearest)]) + 1  # so that episodes do not all continue in one
+        return int(nearest[episode % len(nearest)]) + 1  # so that not all episodes continue in the same one
 
 
 def _read(content: bytes, inputs: Sequence[Feature], where: str) -> tuple[Floats, Bools]:

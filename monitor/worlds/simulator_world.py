@@ -1,4 +1,4 @@
-"""A world made of a simulator that moves one state at a time and draws from a generator."""
+"""A world made from a simulator that moves one state at a time and draws from a random generator."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ FINEST: Final = 8.0 * np.finfo(np.float64).eps
 
 
 class SimulatorWorld(ABC):
-    """Base of a `World` whose subclass has `move` instead of `step` and `invert`, and all other parts of a world.
+    """Base class of a `World`. A subclass has `move` instead of `step` and `invert`, and all other parts of a world.
 
     Attributes:
-        noise: how many numbers `move` draws: the same in every step. 0 if it draws none.
-        noise_features: for each of them, in this order, the feature by which it is found again, by name or number. That
-            feature must rise with the draw, or fall with it, and depend on no later one. If there are none such, write
-            `invert` yourself (`World`).
-        terminal: labels that end an episode. The world stays where one of them holds; `reward` is asked there too.
+        noise: number of draws of `move`, which must be the same in every step. 0 if it draws nothing.
+        noise_features: for each draw, in order, the feature from which the draw is inferred, by name or number. This
+            feature must increase or decrease with the draw, and must not depend on later draws. If there are no such
+            features, write `invert` yourself (`World`).
+        terminal: labels that end an episode. In a state with such a label, the world does not move; `reward` is called
+            there too.
     """
 
     version: str
@@ -46,20 +47,20 @@ class SimulatorWorld(ABC):
     def move(self, x: Floats, a: int, rng: Any, w: Floats) -> Any:  # noqa: ANN401 - a user's numbers
         """Return the next state [f] of a state x [f] under an action, with inputs w [i].
 
-        `rng`: draw from it as from a `numpy.random.Generator`. All chance must come from it.
+        `rng`: draw from it as from a `numpy.random.Generator`. All randomness must come from it.
         """
 
     @abstractmethod
     def holds(self, label: str, x: Floats) -> Bools:
-        """Return where a label holds, [n]."""
+        """Return in which of n states a label holds, [n]."""
 
     def __str__(self) -> str:
         return f"world {self.version!r}"
 
     def step(self, x: Floats, a: Ints, u: Floats, w: Floats) -> Floats:
-        """Return the next states [n, f] of states [n, f], one after the other.
+        """Return the next states [n, f] of states [n, f], computed one by one.
 
-        Raises ModelError: `move` does not draw `noise` numbers.
+        Raises ModelError if `move` does not draw `noise` numbers.
         """
         moved = np.array(x, dtype=np.float64)
         for n in np.flatnonzero(~self.ended(x)).tolist():
@@ -67,7 +68,10 @@ class SimulatorWorld(ABC):
         return moved
 
     def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """Return the ends [m], [m] of the noise of a step. Raises ModelError: `noise_features` are missing."""
+        """Return the lower and upper ends [m], [m] of the noise of a step.
+
+        Raises ModelError if `noise_features` are missing.
+        """
         features = features_driven(self.noise_features, features_listed(self.features, "feature"), self.noise) or ()
         if len(features) != self.noise:
             raise ModelError(
@@ -89,7 +93,7 @@ class SimulatorWorld(ABC):
         return low, high
 
     def ended(self, x: Floats) -> Bools:
-        """Return where a label of `terminal` holds, [n]."""
+        """Return in which of n states a label of `terminal` holds, [n]."""
         found = np.zeros(len(x), dtype=np.bool_)
         for label in self.terminal:
             found |= self.holds(label, x)
@@ -109,7 +113,7 @@ class SimulatorWorld(ABC):
 
 
 def _interval(value: Callable[[float], float], wanted: float) -> tuple[float, float]:
-    """Return the ends of the noise under which a monotone `value` is the wanted one; 0, 0 or 1, 1 if there is none."""
+    """Return the ends of the noise for which a monotone `value` equals `wanted`; 0, 0 or 1, 1 if there is none."""
     sign = 1.0 if value(LARGEST) >= value(SMALLEST) else -1.0
     low = _least(lambda u: sign * (value(u) - wanted) >= 0.0)
     high = _least(lambda u: sign * (value(u) - wanted) > 0.0)
@@ -118,7 +122,7 @@ def _interval(value: Callable[[float], float], wanted: float) -> tuple[float, fl
 
 
 def _least(holds: Callable[[float], bool]) -> float:
-    """Return the number in (0, 1) from which on a condition holds; 0 if it holds everywhere, 1 if nowhere."""
+    """Return the least number in (0, 1) from which a condition holds; 0 if it always holds, 1 if it never holds."""
     if holds(SMALLEST):
         return 0.0
     if not holds(LARGEST):

@@ -1,4 +1,4 @@
-"""The trial of a world before it is used: calls on states of its own ranges, whose answers must fit together."""
+"""Trial calls of a world before it is used. The results on states in its own ranges must be consistent."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ STATES: Final = 8
 
 
 def examine(world: CheckedWorld) -> None:
-    """Raise ModelError unless `step` is a function of its arguments, row by row, and its noise comes back.
+    """Raise ModelError unless `step` is a function of its arguments, row by row, and abduction recovers the noise.
 
-    Tried are states in the declared ranges; of a number without a range, some near 0.
+    The trial uses states in the declared ranges, and numbers near 0 for features without a range.
     """
     rng = np.random.default_rng(0)
     inputs = tuple(_tried(world.inputs, rng)[-1].tolist())
@@ -60,18 +60,18 @@ def _try_later_inputs(world: CheckedWorld, inputs: tuple[float, ...]) -> None:
 
 
 def some_moment(world: CheckedWorld) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return a state in the declared ranges, and inputs."""
+    """Return a state and inputs in the declared ranges."""
     rng = np.random.default_rng(0)
     return tuple(_tried(world.features, rng)[-1].tolist()), tuple(_tried(world.inputs, rng)[-1].tolist())
 
 
 def some_states(world: CheckedWorld, count: int) -> Floats:
-    """Return states [count, f] in the declared ranges, the first two at their ends; without a range, some near 0."""
+    """Return states [count, f] in the declared ranges, the first two at the ends; without a range, near 0."""
     return _tried(world.features, np.random.default_rng(0), count)
 
 
 def some_inputs(world: CheckedWorld, count: int) -> Floats:
-    """Return inputs [count, i] in the declared ranges, the first two at their ends; without a range, some near 0."""
+    """Return inputs [count, i] in the declared ranges, the first two at the ends; without a range, near 0."""
     return _tried(world.inputs, np.random.default_rng(1), count)
 
 

@@ -25,8 +25,8 @@ class _Strict(BaseModel):
 class File(_Strict):
     """A file beside the manifest.
 
-    An ONNX graph has inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), that of `reward`
-    among `x`, `a` and `x_next` (the next state); and one output.
+    An ONNX graph has one output. Its inputs are among `x` (the state), `a` (the action, one-hot) and `w` (the inputs).
+    The inputs of the graph for `reward` are among `x`, `a` and `x_next` (the next state).
     """
 
     file: Annotated[str, Field(min_length=1, max_length=256)]
@@ -98,7 +98,7 @@ class FeatureSpec(WorldNumber):
 
 
 class Noise(_Strict):
-    """A distribution other than the normal one: Student's, or that of residuals."""
+    """A noise distribution other than the normal distribution: Student's t, or a distribution of residuals."""
 
     student: Annotated[float, Field(gt=0)] | None = None
     """Student's t with so many degrees of freedom, not scaled."""
@@ -115,7 +115,7 @@ class Noise(_Strict):
 
 
 class RecordedAction(_Strict):
-    """What was recorded of an action, in the steps that a world was learned from."""
+    """The recorded data of an action, in the steps from which a world was learned."""
 
     steps: Annotated[int, Field(ge=1)]
     """Number of these steps."""
@@ -188,7 +188,7 @@ class WorldManifest(_Strict):
         return self
 
     def described_by(self, world: WorldManifest) -> WorldManifest:
-        """Return this manifest of a fit with the ranges and labels of its world, which a user may have corrected."""
+        """Return this manifest, of a fit, with the ranges and labels of `world`, which a user may have corrected."""
         described = {(each.name, each.values): each for each in world.features}
         features = tuple(
             described.get((each.name, each.values), each).model_copy(update={"probabilities": each.probabilities})
@@ -205,7 +205,7 @@ class WorldManifest(_Strict):
 
 
 def read_manifest(content: bytes, where: str) -> WorldManifest:
-    """Read the manifest in the bytes of a YAML file; `where` names it in messages. Raises ModelError, in one line."""
+    """Read the manifest in the bytes of a YAML file; `where`: its name in messages. Raises ModelError, in one line."""
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
         return WorldManifest.model_validate(given)

@@ -1,7 +1,7 @@
-"""Policies over the numbers of a world: functions, or ONNX networks, that decide for many states at once.
+"""Policies over the numbers of a world: functions or ONNX networks that decide for many states at once.
 
-A policy sees the state, or the state and then the inputs of the step: a network by the width of its input, a function
-by the number of its arguments.
+A policy sees the state, or the state followed by the inputs of the step. For a network, the width of its input decides
+which; for a function, the number of its arguments decides.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ class WorldPolicy:
     """A policy over a world.
 
     Args:
-        name: in messages.
+        name: name of the policy in messages.
         decide: states [n, f], or with `sees_inputs` states and inputs [n, f + i] -> actions [n] or distributions
             [n, A].
-        actions: their number.
-        sees_inputs: it decides on inputs too.
+        actions: number of actions.
+        sees_inputs: whether the policy decides on inputs too.
     """
 
     def __init__(self, name: str, decide: Callable[[Floats], Any], actions: int, *, sees_inputs: bool = False) -> None:
         self.name, self._decide, self._actions, self.sees_inputs = name, decide, actions, sees_inputs
 
     def observed(self, states: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
-        """Return what it decides on: states [n, f], and after them inputs [i] or [n, i] if it sees them."""
+        """Return the observations of the policy: states [n, f], followed by inputs [i] or [n, i] if it sees them."""
         return with_inputs(states, inputs) if self.sees_inputs else states
 
     def decide(self, states: Floats) -> Any:  # noqa: ANN401 - checked by the sampled engine
-        """Return what the policy chooses where it observes `states`. Raises PolicyError if it fails."""
+        """Return the choices of the policy for the observations `states`. Raises PolicyError if it fails."""
         try:
             return self._decide(states)
         except MonitorError:
@@ -50,11 +50,11 @@ class WorldPolicy:
             raise PolicyError(f"policy {self.name!r} fails ({explained(error)})") from error
 
     def seen(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> tuple[float, ...]:
-        """Return what it decides on at one step."""
+        """Return the observation of the policy at one step."""
         return (*state, *inputs) if self.sees_inputs else state
 
     def likely(self, seen: tuple[float, ...]) -> Floats:
-        """Return the probabilities [A] of the actions where it decides on these numbers."""
+        """Return the probabilities [A] of the actions for one observation."""
         chosen = np.asarray(self.decide(np.array([seen])))
         if chosen.shape == (1, self._actions) and chosen.dtype.kind == "f":
             return np.asarray(chosen[0], dtype=np.float64)
@@ -68,30 +68,31 @@ class WorldPolicy:
         return likely
 
     def choices(self, seen: tuple[float, ...]) -> list[tuple[int, float]]:
-        """Return the actions it takes there with positive probability, and those probabilities."""
+        """Return the actions with positive probability for one observation, with their probabilities."""
         likely = self.likely(seen)
         return [(int(a), float(likely[a])) for a in np.flatnonzero(likely)]
 
 
 class WorldSight:
-    """What a policy network sees of a world: the state itself, or state and inputs; every action is available."""
+    """The observation of a policy network on a world: the state, or state and inputs. Every action is available."""
 
     def __init__(self, world: CheckedWorld, *, inputs: bool) -> None:
         self.actions, self.width = world.actions, len(world.features) + (len(world.inputs) if inputs else 0)
 
     def observations(self, states: Floats) -> Floats:
-        """Return the numbers that it sees, as they are."""
+        """Return the numbers unchanged."""
         return states
 
     def available(self, states: Floats) -> Bools:
-        """Return that every action is."""
+        """Return that every action is available."""
         return np.ones((len(states), self.actions), dtype=np.bool_)
 
 
 def as_world_policy(name: str, policy: object, world: CheckedWorld) -> WorldPolicy:
-    """Return a policy given as a function, or as the path of a manifest. Raises PolicyError.
+    """Return the policy given by a function or by the path of a manifest. Raises PolicyError if it does not fit.
 
-    A function of two arguments, without default, gets states [n, f] and inputs [n, i]; one of one gets states.
+    A function with two arguments without defaults gets states [n, f] and inputs [n, i]. A function with one argument
+    gets states.
     """
     if isinstance(policy, WorldPolicy):
         return policy
@@ -121,7 +122,7 @@ def as_world_policy(name: str, policy: object, world: CheckedWorld) -> WorldPoli
 
 
 def network_policy(content: bytes, manifest: Manifest, world: CheckedWorld, where: str, name: str = "") -> WorldPolicy:
-    """Return the policy of a network in the bytes of an ONNX file; `where` names it in messages. Raises PolicyError."""
+    """Return the policy of a network in the bytes of an ONNX file. Raises PolicyError; `where`: its name in messages."""
     if manifest.input.kind != "observation":
         kind = manifest.input.kind
         raise PolicyError(f"policy {name or where!r}: its input is {kind}; in a world with numbers it is observation")
@@ -131,9 +132,9 @@ def network_policy(content: bytes, manifest: Manifest, world: CheckedWorld, wher
 
 
 def sees_inputs(content: bytes, world: CheckedWorld, where: str) -> bool:
-    """Return whether a network sees state and inputs: its input has f + i numbers.
+    """Return whether a network sees state and inputs, that is, its input has f + i numbers.
 
-    Raises PolicyError: it takes another number of them, as far as its file says one.
+    Raises PolicyError if the file declares another number of inputs.
     """
     ((name, element, shape),) = open_network(content, where)[0][:1] or ((("", "", [])),)
     states, inputs = [each.name for each in world.features], [each.name for each in world.inputs]
@@ -166,7 +167,7 @@ def _takes_inputs(function: Callable[..., Any]) -> bool:
 
 
 def _batched(network: Network) -> Callable[[Floats], Ints | Floats]:
-    """Return the choice of a network, in batches of the size that it takes."""
+    """Return a function that evaluates a network in batches of the size that the network takes."""
     size, choose = network.batch, network.choose
 
     def decide(states: Floats) -> Ints | Floats:

@@ -1,1 +1,1 @@
-"""Values of the best decisions: with hindsight, without it, and with few changes (docs/semantics.md, section 14)."""
+"""Values of the best decisions: with and without hindsight, and with few changes (docs/semantics.md, section 14)."""

@@ -1,4 +1,4 @@
-"""The best decisions for all measures on one model: tables are made once and shared by all paths."""
+"""The best decisions for all measures on one model. Tables are computed once and shared by all paths."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ Measure = Probability | Reward
 
 
 class Source(Protocol):
-    """What the catalogue needs to know of the other evaluators of the model."""
+    """Interface by which the catalogue gets automata, label sets and nominal values of its model."""
 
     def automaton(self, measure: Measure) -> Automaton:
         """Return the automaton of a measure."""
         ...
 
     def label_sets(self, measure: Measure) -> AnyArray:
-        """Return the label sets [S] of its automaton."""
+        """Return the label set of every state [S] for the automaton of a measure."""
         ...
 
     def nominal_values(self, measure: Measure, end: int | None, obligation: int) -> Floats:
-        """Return the values [S] of an obligation under the nominal policy, after an end of the episode or without."""
+        """Return the values [S] of an obligation under the nominal policy.
+
+        `end`: the state in which the episode has ended; None if the episode continues.
+        """
         ...
 
 
@@ -44,9 +47,9 @@ class BestCatalogue:
     """Evaluator of the best decisions on one model.
 
     Args:
-        model: its rows and rewards.
+        model: the MDP, whose rows and rewards are used.
         nominal: the deployed policy.
-        source: of automata and nominal values.
+        source: provides the automata and the nominal values.
     """
 
     def __init__(self, model: MDP, nominal: PolicyTable, source: Source) -> None:
@@ -55,27 +58,28 @@ class BestCatalogue:
         self._known: OrderedDict[tuple[Measure, bool, int | None], BestValues] = OrderedDict()
 
     def value(self, change: InterventionRef, measure: Measure, path: Observed) -> float:
-        """Return the Gumbel-Max value of a measure from the first pair on, with the decisions of a change.
+        """Return the Gumbel-Max value of a measure from the first pair on, under the decisions of a change.
 
-        Raises LimitError if tables would be too large.
+        Raises LimitError if the tables would be too large.
         """
         return self.of(measure, path.end, largest=change.largest).value(path, _way(change))
 
     def profile(self, change: InterventionRef, measure: Measure, path: Observed) -> Floats:
-        """Return the value [L] from each pair of a path on. Raises LimitError as `value` does."""
+        """Return the values [L], one from each pair of a path on. Raises LimitError as `value` does."""
         return self.of(measure, path.end, largest=change.largest).profile(path, _way(change))
 
     def products(self, change: InterventionRef, measure: Measure, pairs: int, *, each: bool) -> int:
-        """Return how many products the values of so many pairs add up: from the first one on, or from `each`.
+        """Return the number of multiplications for the value on a path of `pairs` pairs, from the first pair on.
 
-        Raises LimitError as `value` does, for any path.
+        With `each`, the number is for the values from each pair on. Raises LimitError if some path of this length would
+        need tables that are too large.
         """
         return self.of(measure, largest=change.largest).products(pairs, _way(change), each=each)
 
     def interval(
         self, change: InterventionRef, measure: Measure, path: Observed, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
-        """Return bounds of the value over a class of causal models. Raises LimitError as `value` does."""
+        """Return the bounds of the value over a class of causal models. Raises LimitError as `value` does."""
         kind = STABLE if causal_model == "stable" else ANY
         return self.of(measure, path.end, largest=change.largest).interval(path, _way(change), kind)
 
@@ -84,7 +88,7 @@ class BestCatalogue:
         return self.of(measure, largest=change.largest).everywhere(_way(change))
 
     def of(self, measure: Measure, end: int | None = None, *, largest: bool = True) -> BestValues:
-        """Return the values of the best decisions for a measure without nested quantities, in one direction."""
+        """Return the `BestValues` of a measure without nested quantities; `largest`: whether decisions maximise it."""
         key = measure, largest, end
         if key not in self._known:
             if self._rows is None:
@@ -106,7 +110,7 @@ class BestCatalogue:
 
 
 def _way(change: InterventionRef) -> Way:
-    """Return how the decisions of a change are made."""
+    """Return the way in which the decisions of a change are made."""
     if change.kind == "optimal":
         return Way("optimal")
     if change.limit is not None:

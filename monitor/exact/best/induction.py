@@ -1,19 +1,20 @@
 """Backward pass over a path: the values of the best decisions at every (level, state, obligation). Compiled.
 
-Level k is the k-th held pair. With v the values one level on, rho_k(. | x, a) the counterfactual row of (x, a) given
-the observed transition of the level (docs/semantics.md, section 3.1), the model's own row at the last pair, and o' the
-obligation after the labels of x, a decision for a has the value (docs/semantics.md, section 14.2)
+Level k is the k-th pair of the path. v are the values at the next level. rho_k(. | x, a) is the counterfactual row of
+(x, a) given the observed transition of the level (docs/semantics.md, section 3.1); at the last pair it is the model's
+own row. o' is the obligation after the labels of x. The decision for action a has the value (docs/semantics.md,
+section 14.2)
 
     q(a) = sum over y of rho_k(y | x, a) (R(x, a, y) + v(y, o')).
 
-A *lane* (`lanes.py`) says which decisions are allowed: the best one, the unchanged one (docs/semantics.md, section 2.3;
-docs/semantics.md, section 7 for a stochastic nominal policy), or that of a given policy. Rules:
+A *lane* (`lanes.py`) determines which decisions are allowed: the best one, the unchanged one (docs/semantics.md,
+section 2.3; docs/semantics.md, section 7 for a stochastic nominal policy), or the one of a given policy. Rules:
 
 - Only states that some allowed decision reaches from the first pair have values (`reach`).
-- Actions with the same row and reward are evaluated once (`options.py`), except in the observed state: there the
-  observed action has a certain outcome, which under other causal models its equals have not.
-- For a class of causal models (ANY, STABLE) a row is known up to bounds (`scratch_row.py`), and the least or the
-  greatest mean within them is taken, whatever the direction of the decisions.
+- Actions with the same row and reward are evaluated once (`options.py`), except in the observed state. There the
+  observed action has a certain outcome, but under other causal models an action with the same row has not.
+- For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). The least or the
+  greatest mean within the bounds is used, whether decisions maximise or minimise.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ INFINITY = float("inf")
 
 @dataclass(eq=False)
 class HeldPath:
-    """A held path: `states`, `actions` [L] (-1: not yet taken), and `outcomes` [L], -1 where none was observed.
+    """The observed path of a pass: `states` [L], `actions` [L] (-1: not yet taken), `outcomes` [L] (-1: not observed).
 
-    `acted` [L]: the index of the policy that acted. `along` [L]: the slot of each level on the path, -1 once nothing
-    remains. `end`: the state in which the episode has ended, absorbing where no outcome was observed, or -1. `repeats`:
-    an unchanged decision is the observed action in every state that has it.
+    `acted` [L]: the index of the policy that acted. `along` [L]: the slot of the obligation on the observed path at
+    each level, -1 after the obligation is decided. `end`: the state in which the episode has ended, or -1; it is
+    absorbing at levels without an observed outcome. `repeats`: whether an unchanged decision takes the observed action
+    in every state in which this action is available.
     """
 
     states: Ints
@@ -54,10 +56,11 @@ class HeldPath:
 
 @dataclass(eq=False)
 class BackwardProblem:
-    """What is evaluated: `target`, `rewarded`, `used` of a `Layout`, `label_of` [S], and the optimal policy.
+    """The obligations to evaluate, and the optimal policy.
 
-    `policy` [n, S]: its actions for n obligations; `policy_of` [L, slots]: which of them a slot has. `age`, `start`: as
-    in `Layout`.
+    `target`, `rewarded`, `used`, `age`, `start`: as in `Layout`. `label_of` [S]: as in `ObligationLayouts`.
+    `policy` [n, S]: the actions of the optimal policy for n obligations; `policy_of` [L, slots]: the index in `policy`
+    for each slot.
     """
 
     target: Ints
@@ -72,12 +75,13 @@ class BackwardProblem:
 
 @dataclass(eq=False)
 class Lanes:
-    """One lane for each way to decide, and those that they lead to; n of them.
+    """The n lanes of a pass: one for each way to decide, and the lanes to which these lead.
 
-    `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `since`, `until` [n]:
-    how many steps after the intervention state it is for the first time, and no longer. `holds` [n]: whether a decision
-    may be unchanged below `until`; from it on each is. `common`: the first lanes, to which best decisions lead.
-    `follows`: whether the optimal policy decides in the last lane.
+    `spends` [n]: the lane that follows after a best decision, -1 if best decisions are not allowed. `since`, `until`
+    [n]: a best decision is allowed at `since` steps after the intervention state or later, but before `until` steps.
+    `holds` [n]: whether a decision before `until` may also be unchanged; later decisions are always unchanged.
+    `common`: the number of lanes, from the first on, to which best decisions can lead. `follows`: whether the last
+    lane follows the optimal policy.
     """
 
     spends: Ints
@@ -90,12 +94,12 @@ class Lanes:
 
 @dataclass(eq=False)
 class DecisionValues:
-    """Values of the decisions on the observed path, and what is decided elsewhere.
+    """Values of the decisions on the observed path, and the best decisions in all states.
 
-    `held` [L, lanes]: if the decision is unchanged. `actions` [L, A, lanes]: if it is a given action, and later ones
-    are those of the lane; nan if the action is unavailable, nothing remains, or no lane decides. `chosen` [L, S, slots,
-    lanes]: the best action where it is better than the unchanged decision, else -1; empty: not wanted. `begun` [L,
-    lanes]: the values from a pair on at which the intervention begins.
+    `held` [L, lanes]: the value if the decision is unchanged. `actions` [L, A, lanes]: the value if the decision is
+    this action and later decisions follow the lane; nan if the action is unavailable, no obligation remains, or no lane
+    allows a best decision. `chosen` [L, S, slots, lanes]: the best action if it is better than the unchanged decision,
+    else -1; empty if it was not requested. `begun` [L, lanes]: the values if the intervention begins at this pair.
     """
 
     held: Floats
@@ -106,13 +110,15 @@ class DecisionValues:
 
 @dataclass(eq=False)
 class Scratch:
-    """Working memory of a pass; its contents mean nothing between two states, except `active` and `counts`.
+    """Working memory of a pass. Only `active` and `counts` stay valid from one state to the next.
 
-    `row`: of the pair. `weight` [A]: the unchanged decision. `mean` [lanes and padding]: of a pair in one slot.
+    `row`: the row of the current pair. `weight` [A]: the distribution of the unchanged decision. `mean` [lanes and
+    padding]: the means of the current pair in one slot.
 
-    By slot: `picks` and `followed`, the optimal policy's action (-1: no lane follows it) and its value; `active` and
-    `counts`, the lanes in which the best decision is allowed, and their number. By slot and lane: `kept`, the value of
-    the unchanged decision; `best` and `best_action`, the best one.
+    For each slot: `picks` and `followed` are the optimal policy's action (-1 if no lane follows this policy) and its
+    value; `active` and `counts` are the lanes in which the best decision is allowed, and the number of these lanes. For
+    each slot and lane: `kept` is the value of the unchanged decision; `best` and `best_action` are the value and the
+    action of the best decision.
     """
 
     row: ScratchRow
@@ -129,11 +135,12 @@ class Scratch:
 
 @dataclass(eq=False)
 class Task:
-    """All that one pass works on.
+    """Input, output and working memory of one pass.
 
-    `reached` [L, S], zero at first: whether an allowed decision reaches a state, or it was observed. `buffers` [2, S,
-    slots, lanes and padding]: the first has the values after the last pair. `kind`: EXACT, ANY or STABLE; for the last
-    two, `greatest`: whether means are as large as possible. `largest`: whether decisions maximise.
+    `reached` [L, S], zero at first: whether a state was observed at a level, or an allowed decision reaches it.
+    `buffers` [2, S, slots, lanes and padding]: at the start, the first of the two has the values after the last pair.
+    `kind`: EXACT, ANY or STABLE. `greatest`: for ANY and STABLE, whether means are as large as possible. `largest`:
+    whether decisions maximise.
     """
 
     options: Options
@@ -173,7 +180,7 @@ def scratch_of(options: Options, plan: BackwardProblem, lanes: Lanes) -> Scratch
 
 
 def induct(task: Task) -> int:
-    """Compute all values and decisions; return the index n of `buffers` with the values of the first level."""
+    """Compute all values and decisions; return the index in `buffers` of the values of the first level."""
     states, actions, now = task.options.rewards.shape[0], task.options.rewards.shape[1], 0
     successors, observed = task.options.successors, task.scratch.row.observed
     reach(task)
@@ -204,7 +211,7 @@ def induct(task: Task) -> int:
 
 
 def reach(task: Task) -> None:
-    """Mark the states that the allowed decisions reach, and those observed, in `reached`.
+    """Mark in `reached` the observed states and the states that allowed decisions reach.
 
     Successors that the observations exclude are marked too.
     """
@@ -229,7 +236,7 @@ def reach(task: Task) -> None:
 
 
 def allow(task: Task, level: int) -> bool:
-    """Write the lanes in which the best decision is allowed at each slot; return whether there are any."""
+    """Write the lanes in which the best decision is allowed at each slot; return whether any lane allows it."""
     spends, since, until, found = task.lanes.spends, task.lanes.since, task.lanes.until, False
     for slot in range(task.plan.used[level]):
         count, age = 0, task.plan.age[level, slot]
@@ -261,7 +268,7 @@ def unchanged(task: Task, level: int, state: int) -> None:
 
 
 def merge(options: Options, state: int, weight: Floats) -> None:
-    """Move the weights [A] of actions to the least action with the same row."""
+    """Move the weight [A] of each action to the lowest-numbered action with the same row."""
     actions = len(weight)
     for action in range(actions):
         alike = options.alike[state * actions + action]
@@ -290,7 +297,7 @@ def is_picked(task: Task, level: int, action: int) -> bool:
 
 
 def stay(task: Task, level: int, state: int, along: int, ahead: Floats, here: Floats) -> None:
-    """Write the values of the state in which the episode has ended: those ahead, whatever the decision is."""
+    """Write the values of the state in which the episode has ended: the values ahead, as no decision changes them."""
     actions = task.options.rewards.shape[1]
     for slot in range(task.plan.used[level]):
         target = task.plan.target[level, slot, task.plan.label_of[state]]
@@ -306,9 +313,10 @@ def stay(task: Task, level: int, state: int, along: int, ahead: Floats, here: Fl
 
 
 def decide(task: Task, level: int, state: int, along: int, decided: bool, ahead: Floats, here: Floats) -> None:
-    """Write the values of one state to `here`, and its decisions.
+    """Write the values of one state to `here`, and its decisions to `task.decisions`.
 
-    `along`: the slot of the observed path, -1 if it is elsewhere; `decided`: whether a lane allows the best decision.
+    `along`: the slot of the observed path, -1 if the path is not in this state; `decided`: whether any lane allows the
+    best decision.
     """
     actions, width, used = task.options.rewards.shape[1], len(task.lanes.spends), task.plan.used[level]
     outcome, label, sign = task.held.outcomes[level], task.plan.label_of[state], 1.0 if task.largest else -1.0
@@ -375,7 +383,7 @@ def decide(task: Task, level: int, state: int, along: int, decided: bool, ahead:
 
 
 def exceeds(value: float, other: float) -> bool:
-    """Return whether a value is larger than another one by more than a tie."""
+    """Return whether a value is larger than another one by more than the tolerance for ties."""
     return value - other > TIE * max(1.0, abs(other))
 
 
@@ -391,9 +399,10 @@ def row_means(
     greatest: bool,
     mean: Floats,
 ) -> None:
-    """Write reward and mean of the values ahead over a row to the first `needed` lanes of `mean`, and maybe some more.
+    """Write the reward plus the mean of the values ahead over a row to the first `needed` lanes of `mean`.
 
-    `length`: successors of the row; `point`: it is known, not only up to bounds; `earns`: its reward counts.
+    Some further lanes may be overwritten. `length`: number of successors of the row; `point`: whether the row is known
+    exactly; `earns`: whether the reward counts.
     """
     base, slot = reward if earns else 0.0, target - FIRST_SLOT
     if not point:

@@ -15,8 +15,8 @@ from monitor.exact.best.layouts import NEVER
 class Way(NamedTuple):
     """A way to decide.
 
-    `free`: the first `until` decisions are best, later ones unchanged; `few`: at most `changes` are best, the
-    others unchanged; `optimal`: those of the policy that is best without hindsight.
+    `free`: the first `until` decisions are best, and later decisions are unchanged. `few`: at most `changes` decisions
+    are best, and all others are unchanged. `optimal`: decisions follow the policy that is best without hindsight.
     """
 
     kind: Literal["free", "few", "optimal"]
@@ -26,9 +26,9 @@ class Way(NamedTuple):
 
 @lru_cache(256)
 def lanes_of(ways: tuple[Way, ...]) -> tuple[Lanes, list[int]]:
-    """Return the lanes, and the lane of each way; `few` with n changes has lanes for all numbers below n too.
+    """Return the lanes, and the lane of each way. A way `few` with n changes also has lanes for fewer changes.
 
-    The same object for the same ways: it is only read.
+    Equal ways return the same object, so callers must not change it.
     """
     most = max((way.changes for way in ways if way.kind == "few"), default=-1)
     free = list(dict.fromkeys(way.until for way in ways if way.kind == "free"))
@@ -51,10 +51,11 @@ def lanes_of(ways: tuple[Way, ...]) -> tuple[Lanes, list[int]]:
 
 
 def lanes_of_sets(levels: int, size: int) -> tuple[Lanes, dict[tuple[int, ...], int]]:
-    """Return a lane for each set of at most `size` of the first levels, and the lane of each, in ascending order.
+    """Return a lane for each set of at most `size` of the first `levels` levels, and a map from set to lane.
 
-    In the lane of a set the decisions at its levels are best, all others unchanged. The path goes on in the lane of the
-    later levels, so its values are valid up to the first level of its set.
+    In the lane of a set, the decisions at the set's levels are best and all others are unchanged. After the first of
+    its levels the path continues in the lane of the remaining levels. So the values of a lane are valid only up to the
+    first level of its set.
     """
     sets = [each for count in range(size + 1) for each in combinations(range(levels), count)]
     lane = {each: n for n, each in enumerate(sets)}

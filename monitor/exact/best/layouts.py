@@ -1,4 +1,4 @@
-"""The obligations that may remain at each step of a path, and what each label set makes of them."""
+"""The obligations that may remain at each step of a path, and their successors under each label set."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ MAX_LAYOUTS: Final = 16
 
 
 class LayoutNode(NamedTuple):
-    """What a slot stands for. `age`: steps since the intervention state, as far as they matter."""
+    """An obligation of a slot, with its `age`: steps since the intervention state, up to the number that matters."""
 
     obligation: int
     age: int
 
 
 class Layout(NamedTuple):
-    """Obligations by level, L levels of one path; each has a *slot* at its level.
+    """Obligations at the L levels of one path. Each obligation has a *slot* at its level.
 
-    `target` [L, slots, labels]: what remains after a label (see FIRST_SLOT); `rewarded` [L, slots]: whether the reward
-    of the step counts; `used` [L]: slots in use. `nodes`: by level and slot, one level more than L. `age` [L, slots]:
-    of the nodes. `start` [L]: the slot of an intervention state at that level, -1 if there is none.
+    `target` [L, slots, labels]: the slot at the next level after a label, or TRUE or FALSE (see FIRST_SLOT).
+    `rewarded` [L, slots]: whether the reward of the step counts. `used` [L]: number of slots in use. `nodes`: the node
+    of each level and slot, for L + 1 levels. `age` [L, slots]: the ages of the nodes. `start` [L]: the slot of a path
+    that begins at this level, -1 if none begins there.
     """
 
     target: Ints
@@ -49,10 +50,10 @@ class ObligationLayouts:
     """Obligations of one automaton over the label sets of a model.
 
     Args:
-        automaton: of a path formula without nested quantities, or of a reward.
+        automaton: the automaton of a path formula without nested quantities, or of a reward.
         masks: label sets [S] of all states.
 
-    `label_of` [S]: the index of each state's label set among the `labels` different ones.
+    `label_of` [S]: the index of each state's label set among the `labels` distinct label sets.
     """
 
     def __init__(self, automaton: Automaton, masks: AnyArray) -> None:
@@ -65,11 +66,11 @@ class ObligationLayouts:
         self._layouts: OrderedDict[tuple[int, int | None], Layout] = OrderedDict()
 
     def rests(self, obligation: int) -> list[int]:
-        """Return what remains of an obligation after each label."""
+        """Return the obligation that remains after each label."""
         return [self.automaton.step(obligation, label_set) for label_set in self._label_sets]
 
     def below(self, obligation: int) -> list[int]:
-        """Return the obligation and all that may remain of it later, each after those that it leads to."""
+        """Return the obligation and all its later obligations, in an order in which successors come first."""
         found, pending = {obligation}, [obligation]
         while pending:
             ahead = set(self.rests(pending.pop())) - {FALSE, TRUE} - found
@@ -80,10 +81,11 @@ class ObligationLayouts:
     def layout(self, levels: int, until: int | None = None) -> Layout:
         """Return the obligations of a path of `levels` pairs, up to the level after which none remains.
 
-        `until`: None, if the first pair alone is an intervention state. A number, if every pair is one: then it is the
-        number of steps from there on which are told apart, and obligations that several lead to share a slot.
+        `until`: None if only the first pair is an intervention state. A number means that every pair is an
+        intervention state. Ages of at least `until` steps are then not distinguished, and nodes with the same
+        obligation and age share a slot.
 
-        Raises LimitError for more than `MAX_SLOTS`.
+        Raises LimitError for more than `MAX_SLOTS` slots.
         """
         key = levels, until
         if key not in self._layouts:
@@ -96,7 +98,7 @@ class ObligationLayouts:
         return self._layouts[key]
 
     def targets(self, nodes: list[LayoutNode], oldest: int) -> list[list[LayoutNode | int]]:
-        """Return what each node leads to after each label: FALSE, TRUE, or a node."""
+        """Return the successor of each node after each label: FALSE, TRUE, or a node."""
         return [
             [
                 rest if rest in (FALSE, TRUE) else LayoutNode(rest, min(node.age + 1, oldest))
@@ -107,10 +109,10 @@ class ObligationLayouts:
 
 
 class _Unfolded:
-    """The nodes of paths of any length, level by level: those of a shorter path are the first of a longer one's.
+    """The nodes of paths of any length, level by level. The nodes of a short path are the first levels of a longer one.
 
     Args:
-        layouts: whose obligations.
+        layouts: the obligations.
         until: see `ObligationLayouts.layout`.
     """
 
@@ -121,12 +123,12 @@ class _Unfolded:
         self._targets: list[Ints] = []
 
     def layout(self, levels: int) -> Layout:
-        """Return the layout of a path of `levels` pairs. Raises LimitError for more than `MAX_SLOTS`."""
+        """Return the layout of a path of `levels` pairs. Raises LimitError for more than `MAX_SLOTS` slots."""
         while len(self._targets) < levels and self._nodes[-1]:
             self._extend(levels)
         targets, nodes = self._targets[:levels], self._nodes[: levels + 1]
         if self._until is not None:
-            nodes[-1] = nodes[-1][:-1]  # nothing begins after the last pair
+            nodes[-1] = nodes[-1][:-1]  # no path begins after the last pair
         shape = len(targets), max(map(len, nodes))
         target = np.zeros((*shape, self._layouts.labels), dtype=np.int64)
         rewarded, ages = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
@@ -150,7 +152,7 @@ class _Unfolded:
         self._count += len(ahead)
         self._nodes.append(sorted(ahead))
         if self._until is not None:
-            self._nodes[-1].append(self._begun)  # no other one leads to it
+            self._nodes[-1].append(self._begun)  # not in `ahead`: no node leads to age 0
         slot: dict[LayoutNode | int, int] = {FALSE: FALSE, TRUE: TRUE}
         slot |= {node: FIRST_SLOT + n for n, node in enumerate(self._nodes[-1])}
         self._targets.append(np.array([[slot[rest] for rest in each] for each in rests]))

@@ -1,4 +1,4 @@
-"""Rows of a model as decisions choose between them: actions with the same row and reward are one option. Compiled."""
+"""Options of a decision: the rows of a model, where actions with the same row and reward are one option. Compiled."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ TIE = 1e-12
 class Options:
     """Rows (CSR over pairs state * A + action), rewards, and the nominal policy.
 
-    `rewards` [S, A], `extra` [N] (or empty): the part of the reward that depends on the successor. `alike` [S * A]: the
-    least action of the state with the same row and rewards, -1 if the action is unavailable. `actions` [S] of the
-    nominal policy if it is deterministic, else `choices` [S, A]; the other one is empty.
+    `rewards` [S, A]: rewards of the pairs. `extra` [N] (or empty): the part of the reward that depends on the
+    successor. `alike` [S * A]: the lowest-numbered action of the state with the same row and rewards, -1 if the action
+    is unavailable. `actions` [S]: the nominal policy if it is deterministic, else empty. `choices` [S, A]: the nominal
+    policy if it is stochastic, else empty.
     """
 
     indptr: Ints
@@ -36,9 +37,9 @@ class Options:
 
 @dataclass(eq=False)
 class Acting:
-    """Policies that acted, n of them: `actions` [n, S] of the deterministic ones, `choices` [m, S, A] of the others.
+    """The n policies that acted: `actions` [n, S] of deterministic policies, `choices` [m, S, A] of stochastic ones.
 
-    `row` [n]: the index of a policy in `choices`, -1 if it is deterministic.
+    `row` [n]: the index of a policy in `choices`, -1 if the policy is deterministic.
     """
 
     actions: Ints
@@ -47,7 +48,7 @@ class Acting:
 
 
 def acting_of(tables: Sequence[PolicyTable], states: int, actions: int) -> tuple[Acting, Ints]:
-    """Return the policies that acted at some pairs, each once, and the index of each pair's."""
+    """Return the distinct policies that acted, and for each pair the index of its policy."""
     different = list(dict.fromkeys(tables))
     choices = [table.probabilities for table in different if table.probabilities is not None]
     certain = [np.zeros(states, dtype=np.int64) if table.actions is None else table.actions for table in different]

@@ -1,4 +1,4 @@
-"""Plans of few changes as small trees: the first change is certain, the next ones are the likeliest."""
+"""Plans of few changes as small trees: the first change is certain, and the likeliest later changes are listed."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Planner:
     """Plans on one path.
 
     Args:
-        values: of the goal's measure.
+        values: the values of the goal's measure.
         found: the decisions of the plans.
-        world: what happens while nothing is changed.
+        world: the counterfactual world without any change.
         repeats: see `Observed`.
     """
 
@@ -59,7 +59,7 @@ class Planner:
         self._values, self._found, self._world, self._repeats = values, found, world, repeats
 
     def plan(self, changes: int) -> PlannedChange | None:
-        """Return the plan with at most so many changes; None if it changes nothing."""
+        """Return the plan with at most `changes` changes; None if the plan changes nothing."""
         first = self._found.plan_values.first[changes]
         if first is None:
             return None
@@ -69,7 +69,7 @@ class Planner:
         return self._change(first.level, _Node(first.state, slot), first.proposed, 1.0, changes)
 
     def _change(self, level: int, node: _Node, action: int, chance: float, left: int) -> PlannedChange:
-        """Return a change with those that follow. `left`: changes, this one included."""
+        """Return a change with the changes that follow it. `left`: number of changes left, this one included."""
         choices = self._choices(level, node.state)
         taken = choices[0][0] if len(choices) == 1 and not self._not_taken(level, node.state) else None
         after = list(self._next(level, node, action, chance, left - 1))
@@ -84,7 +84,7 @@ class Planner:
     def _next(
         self, level: int, node: _Node, action: int, chance: float, left: int
     ) -> Iterator[tuple[float, int, _Node]]:
-        """Yield the next changes after an action: probability, level and node of each."""
+        """Yield the probability, level and node of each next change after an action."""
         if not left:
             return
         masses = self._moved(level, {node: chance}, action)
@@ -98,7 +98,10 @@ class Planner:
             masses = self._moved(at, going)
 
     def _moved(self, level: int, masses: dict[_Node, float], action: int | None = None) -> dict[_Node, float]:
-        """Return the distribution one step on, where something remains; unchanged decisions if no action is given."""
+        """Return the distribution over nodes after one more step, without nodes whose obligation is decided.
+
+        Decisions are unchanged if `action` is None.
+        """
         ahead: dict[_Node, float] = {}
         for (state, slot), mass in masses.items():
             further = self._values.slot_after(self._found.layout, level, slot, state)
@@ -118,5 +121,5 @@ class Planner:
         return self._world.choices(level, state)
 
     def _not_taken(self, level: int, state: int) -> bool:
-        """Return whether this is the observed state of a decision that was not made yet."""
+        """Return whether this is the observed state at a level whose action is not yet taken."""
         return self._world.path[level] == (state, None)

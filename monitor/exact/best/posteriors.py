@@ -1,6 +1,6 @@
-"""Counterfactual rows given an observed transition, kept: they depend on the transition alone.
+"""Cache of counterfactual rows, which depend on the observed transition alone.
 
-A path that grows by one pair has all but one transition of the path before, so that most of its rows are known.
+A path that grows by one pair keeps all but one of its transitions, so most of its rows are in the cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_NUMBERS: Final = 4_000_000
 
 
 class Transitions:
-    """The transitions of one model whose rows are kept, the newest ones.
+    """Cache of the counterfactual rows of one model, for the most recently used observed transitions.
 
     Args:
         options: the rows of the model.
@@ -35,11 +35,11 @@ class Transitions:
         self._slots: OrderedDict[tuple[int, int, int], int] = OrderedDict()
 
     def none(self, levels: int) -> Posteriors:
-        """Return that no rows are kept of a path of so many levels."""
+        """Return posteriors for a path of `levels` levels none of whose rows are cached."""
         return Posteriors(self._weights, self._filled, np.full(levels, -1))
 
     def of(self, states: Ints, actions: Ints, outcomes: Ints) -> Posteriors:
-        """Return the rows of a path: states, actions and outcomes [L], -1 where no outcome was observed."""
+        """Return the cached rows for a path: states, actions and outcomes [L] (-1 if no outcome was observed)."""
         path = list(zip(states.tolist(), actions.tolist(), outcomes.tolist(), strict=True))
         wanted = [key for key in dict.fromkeys(reversed(path)) if key[2] >= 0][: self._most]
         for key in wanted:
@@ -53,5 +53,5 @@ class Transitions:
         return Posteriors(self._weights, self._filled, slot_of)
 
     def _free(self) -> int:
-        """Return a slot without a transition; if there is none, that of the transition not used for longest."""
+        """Return a free slot; if no slot is free, the slot of the least recently used transition."""
         return len(self._slots) if len(self._slots) < self._most else self._slots.popitem(last=False)[1]

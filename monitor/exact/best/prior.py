@@ -1,7 +1,7 @@
-"""Values of the best decisions when nothing was observed, by backward induction; the policy they make.
+"""Values of the best decisions without observations, by backward induction, and the policy of these decisions.
 
-The best decision depends on the state and on the obligation that remains. Where several are best up to 1e-12, the one
-that the nominal policy takes (with the largest probability) is chosen, else the least action. Compiled.
+The best decision depends on the state and on the obligation that remains. If several actions are best up to 1e-12, the
+one with the largest probability under the nominal policy is chosen, then the one with the lowest number. Compiled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Prior:
     Args:
         options: the rows to choose from.
         layouts: the obligations.
-        nominal: their values under the nominal policy.
+        nominal: the values of the obligations under the nominal policy.
         end: the state in which the episode has ended, absorbing under every action, or NO_STATE.
         largest: whether decisions maximise the value; else they minimise it.
     """
@@ -50,17 +50,17 @@ class Prior:
         self._takeovers: dict[tuple[int, int], Floats] = {}
 
     def best(self, obligation: int) -> Floats:
-        """Return the values [S] if every decision is best."""
+        """Return the values [S] of an obligation if every decision is best."""
         self._fill(obligation)
         return self._best[obligation]
 
     def choices(self, obligation: int) -> Ints:
-        """Return the best action [S] in each state; -1 where none is available."""
+        """Return the best action [S] in each state; -1 if no action is available."""
         self._fill(obligation)
         return self._choices[obligation]
 
     def followed(self, obligation: int) -> Floats:
-        """Return the values [S] of the policy that `choices` are."""
+        """Return the values [S] of an obligation under the policy that takes the actions of `choices`."""
         for each in self._layouts.below(obligation):
             if each not in self._followed:
                 self._followed[each], _ = self._backup(each, self._followed.__getitem__, self._end, self.choices(each))
@@ -79,9 +79,10 @@ class Prior:
         return self._takeovers[steps, obligation]
 
     def _missing(self, steps: int, obligation: int) -> list[tuple[int, int]]:
-        """Return the takeovers (steps, obligation) that one needs and that have no values, itself first.
+        """Return the takeovers (steps, obligation) without values that one takeover needs, itself first.
 
-        Each comes before those that it leads to, so that none recurs: a long one would exceed Python's stack.
+        Each takeover comes before those that it needs. Filling them in reverse order avoids recursion, which would
+        exceed Python's stack for many steps.
         """
         missing, found = [(steps, obligation)], {(steps, obligation)}
         for left, each in missing:
@@ -102,16 +103,16 @@ class Prior:
                 self._best[each], self._choices[each] = self._backup(each, self._best.__getitem__, self._end)
 
     def before_end(self, obligation: int, ahead: Callable[[int], Floats]) -> tuple[Floats, Ints]:
-        """Return the values [S] and choices [S] if every decision is best, a step before those of `ahead`.
+        """Return the values [S] and choices [S] of best decisions at a step at which the episode has not ended yet.
 
-        `ahead`: obligation -> values [S]. The episode has not ended yet at this step.
+        `ahead`: obligation -> values [S] one step later.
         """
         return self._backup(obligation, ahead, NO_STATE)
 
     def _backup(
         self, obligation: int, ahead: Callable[[int], Floats], end: int, fixed: Ints | None = None
     ) -> tuple[Floats, Ints]:
-        """Return values and choices [S]. `fixed`: the action to take [S]; None: the best one."""
+        """Return values [S] and choices [S]. `fixed` [S]: the actions to take; None for the best actions."""
         rests = self._layouts.rests(obligation)
         different = sorted(set(rests) - {FALSE, TRUE})
         slot = {FALSE: FALSE, TRUE: TRUE} | {rest: FIRST_SLOT + n for n, rest in enumerate(different)}
@@ -208,7 +209,7 @@ def nominal_weight(options: Options, state: int, action: int) -> float:
 
 
 def mean_of(options: Options, state: int, action: int, target: int, rewarded: bool, ahead: Floats, end: int) -> float:
-    """Return the reward of a pair plus the mean of the values ahead, over the row of the model."""
+    """Return the reward of a pair plus the mean of the values ahead over the model's row."""
     if state == end:
         return ahead[target - FIRST_SLOT, state] if target >= FIRST_SLOT else float(target)
     pair = state * options.rewards.shape[1] + action

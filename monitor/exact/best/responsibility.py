@@ -1,11 +1,12 @@
 """Degree of responsibility of each decision for a missed goal (Chockler & Halpern, JAIR 2004).
 
-1 / m, with m the size of the smallest set of decisions that contains it, whose best change meets the goal, and of which
-no proper part's does (docs/semantics.md, section 14.4).
+The degree of a decision is 1 / m. Here m is the size of the smallest set of decisions that contains this decision and
+is minimal: the best change of the set meets the goal, and the best change of a proper subset does not
+(docs/semantics.md, section 14.4).
 
-The path is the observed one up to the first decision of a set. So the value of the set {j} + later follows from the
-actions at j in the lane of the later ones, and n decisions and sets of m need the lanes of the sets of m - 1: about
-n^(m - 1) / (m - 1)! numbers for each state.
+Up to the first decision of a set the path is the observed one. So the value of a set with first decision j follows from
+the values of the actions at j in the lane of the set's later decisions. For n decisions, sets of size m need the lanes
+of all sets of size m - 1: about n^(m - 1) / (m - 1)! numbers for each state.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ Meets = Callable[[float], bool]
 
 
 def responsibility(values: BestValues, path: Observed, meets: Meets, within: int, *, largest: bool) -> list[float]:
-    """Return the degree [L] of each decision on a path, 0 without such a set of at most `within` decisions.
+    """Return the degree [L] of each decision on a path.
+
+    The degree is 0 if no minimal set of at most `within` decisions contains the decision.
 
     Args:
-        values: of the goal's measure.
-        path: from the intervention state on; the goal is missed.
-        meets: whether a value meets the goal.
+        values: the values of the goal's measure.
+        path: the path from the intervention state on, on which the goal is missed.
+        meets: returns whether a value meets the goal.
         within: size of the largest sets, at least 1.
-        largest: whether the goal is served by large values.
+        largest: whether the goal asks for large values.
 
     Raises:
         LimitError: the path has too many decisions for sets of this size.
@@ -44,7 +47,7 @@ def responsibility(values: BestValues, path: Observed, meets: Meets, within: int
     for size in range(1, within + 1):
         for each in combinations(range(levels), size):
             first, lane = each[0], lane_of[each[1:]]
-            value = happened - found.held[first, lane_of[()]] + best[first, lane]  # what was earned before is the same
+            value = happened - found.held[first, lane_of[()]] + best[first, lane]  # rewards before `first` are the same
             if np.isnan(value) or not meets(float(value)) or _has_part(each, sufficient):
                 continue
             sufficient.add(each)
@@ -54,5 +57,5 @@ def responsibility(values: BestValues, path: Observed, meets: Meets, within: int
 
 
 def _has_part(each: tuple[int, ...], sufficient: set[tuple[int, ...]]) -> bool:
-    """Return whether a proper part of a set is sufficient."""
+    """Return whether a proper subset of a set is sufficient."""
     return any(part in sufficient for size in range(1, len(each)) for part in combinations(each, size))

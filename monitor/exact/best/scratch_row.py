@@ -1,8 +1,8 @@
 """One row of the backward pass, given the observed transition of its level. Compiled.
 
-The closed form and its bounds are those of `monitor.causal.row`. Successors that the observed row does not have share
-one term of the closed form, so it is evaluated for them together; a row that shares no successor with the observed one
-stays as it is (locality).
+The closed form and its bounds are those of `monitor.causal.row`. All successors that are not in the observed row share
+one term of the closed form, so this term is computed once. A row that shares no successor with the observed row does
+not change (locality).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from monitor.exact.forward.row_table import EXACT, STABLE
 
 @dataclass(eq=False)
 class Posteriors:
-    """Kept rows of n transitions, filled on demand; which of them a path's levels use.
+    """Cached rows of n observed transitions, filled on demand, and the transition of each level of a path.
 
-    `weights` [n, N]: in the order of the model's rows; `filled` [n, S * A]: whether a row is known; `slot_of` [L]: the
-    transition of a level, -1 if its rows are not kept.
+    `weights` [n, N]: probabilities, in the order of the model's rows. `filled` [n, S * A]: whether a row was computed.
+    `slot_of` [L]: the index of a level's transition, -1 if rows of this transition are not cached.
     """
 
     weights: Floats
@@ -32,11 +32,11 @@ class Posteriors:
 
 @dataclass(eq=False)
 class ScratchRow:
-    """Scratch for one row of at most K successors.
+    """Working memory for one row of at most K successors.
 
-    Of each successor: its probability, or the lower bound of it (`weights`), the `upper` bound, and the part of the
-    reward that depends on it (`extra`). `values` [K]: for one lane. `observed` [S]: the row of the observed pair.
-    `memory`: for at least K + 1 successors, and all actions.
+    For each successor: `weights` [K] has its probability, or the lower bound; `upper` [K] has the upper bound; `extra`
+    [K] has the part of the reward that depends on the successor. `values` [K]: values of the successors in one lane.
+    `observed` [S]: the row of the observed pair. `memory`: memory for at least K + 1 successors, and for all actions.
     """
 
     successors: Ints
@@ -49,7 +49,7 @@ class ScratchRow:
 
 
 def scratch_row(options: Options) -> ScratchRow:
-    """Return scratch for the longest row, with no observed pair."""
+    """Return working memory for the longest row of a model, with no observed pair."""
     states, actions = options.rewards.shape
     longest = int(np.diff(options.indptr).max(initial=1))
     rest = np.zeros(longest), np.zeros(longest), np.zeros(longest), np.zeros(longest), np.zeros(states)
@@ -74,11 +74,11 @@ def prepare(
 
     Args:
         options: the rows of the model.
-        posteriors: rows that are kept.
-        level: the pair of the path.
+        posteriors: the cached rows.
+        level: index of the observed pair on the path.
         state, action: the pair.
-        outcome: the observed successor, -1 if none was.
-        certain: the pair is the observed one, so that its successor is the observed one in every causal model.
+        outcome: the observed successor, -1 if none was observed.
+        certain: whether the pair is the observed one. Then its successor is `outcome` in every causal model.
         kind: EXACT, ANY or STABLE.
         row: overwritten, except `observed`.
     """
@@ -111,7 +111,10 @@ def prepare(
 
 
 def condition(row: ScratchRow, length: int, at: int, outcome: int) -> None:
-    """Replace the row q in `row.weights` [K] by the counterfactual one; `at`: index of the outcome in it, or -1."""
+    """Replace the row in `row.weights` [K] by its counterfactual row.
+
+    `at`: index of the observed outcome in the row, or -1.
+    """
     p, q, after = row.memory.p, row.memory.q, row.memory.after
     count, place, rest = 0, -1, 0.0
     for k in range(length):

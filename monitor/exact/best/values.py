@@ -1,4 +1,4 @@
-"""`BestValues`: the best decisions for one measure, on any path; `PlanValues`: what one backward pass finds."""
+"""`BestValues`: values of the best decisions for one measure, on any path; `PlanValues`: results of a backward pass."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ MAX_PRODUCTS: Final = 2_000_000_000
 class Observed(NamedTuple):
     """A path: `states` and `actions` [n], -1 for an action not yet taken.
 
-    `end`: the state in which the episode has ended, unless that is absorbing anyway; None: it has not. `acted`: the
-    policy that acted at each pair; empty: nominal did. `repeats`: an unchanged decision is the observed action in every
-    state that has it, not only in the observed one.
+    `end`: the state in which the episode has ended; None if the episode continues, or if this state is absorbing
+    anyway. `acted`: the policy that acted at each pair; empty if the nominal policy acted. `repeats`: whether an
+    unchanged decision takes the observed action in every state in which it is available, not only in the observed one.
     """
 
     states: Ints
@@ -55,8 +55,8 @@ class Observed(NamedTuple):
 class FirstChange(NamedTuple):
     """The first changed decision of a best plan.
 
-    `level`: its offset from the intervention state; `state`, `taken`: the observed pair (-1: not yet taken);
-    `proposed`: the action to take instead.
+    `level`: steps from the intervention state to the decision; `state`, `taken`: the observed pair (`taken` is -1 if
+    the action is not yet taken); `proposed`: the action to take instead.
     """
 
     level: int
@@ -68,8 +68,9 @@ class FirstChange(NamedTuple):
 class PlanValues(NamedTuple):
     """Values of a measure from one pair on, and the first change of each plan.
 
-    `unchanged`: with no change; `few` [K + 1]: at most k decisions are best, k = 0..K; `best`: all are; `optimal`:
-    those of the policy that is best without hindsight. `first` [K + 1]: the first change of the plan with at most k.
+    `unchanged`: the value with no change; `few` [K + 1]: the value if at most k decisions are best, k = 0..K; `best`:
+    the value if all decisions are best; `optimal`: the value of the policy that is best without hindsight. `first`
+    [K + 1]: the first change of the plan with at most k changes.
     """
 
     unchanged: float
@@ -90,11 +91,12 @@ class Pass(NamedTuple):
 
 
 class Lookback(NamedTuple):
-    """All that one backward pass finds, decision by decision.
+    """All results of one backward pass, decision by decision.
 
-    `actions` [L, A]: the value if one decision on the observed path is another and no other is changed; nan if the
-    action is unavailable, or the decision comes when nothing remains. `chosen` [L, S, slots, K + 1]: the changed action
-    of a plan that has so many changes left, -1 if it changes nothing; `layout`: its slots.
+    `actions` [L, A]: the value if one decision on the observed path is replaced by this action and all others are
+    unchanged; nan if the action is unavailable, or if no obligation remains at the decision. `chosen` [L, S, slots,
+    K + 1]: the action that a plan with k changes left takes instead, -1 if it changes nothing here. `layout`: the
+    meaning of the slots.
     """
 
     plan_values: PlanValues
@@ -104,9 +106,9 @@ class Lookback(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What backward passes over all paths of `pairs` pairs share, from the first of them on or from each.
+    """Data shared by the backward passes over all paths of `pairs` pairs.
 
-    `ahead`: the values after the last pair; None if they are not kept.
+    `ahead`: the values after the last pair; None if they are not cached.
     """
 
     lanes: Lanes
@@ -121,14 +123,14 @@ class BestValues:
 
     Args:
         options: the rows of the model, as decisions choose between them.
-        transitions: whose rows are kept; shared by all measures.
+        transitions: the cache of counterfactual rows, shared by all measures.
         nominal: the deployed policy.
         layouts: the obligations of the measure.
-        prior: its tables beyond the path.
+        prior: the tables of the measure beyond the path.
         end: the state in which the episode has ended, or NO_STATE.
     """
 
-    def __init__(  # noqa: PLR0917 - what its catalogue has made
+    def __init__(  # noqa: PLR0917 - all made by the catalogue
         self,
         options: Options,
         transitions: Transitions,
@@ -148,33 +150,36 @@ class BestValues:
         return float(found.values[0, lane])
 
     def profile(self, path: Observed, way: Way) -> Floats:
-        """Return the Gumbel-Max value [L] from each pair on, with decisions made in one way; one pass finds all."""
+        """Return the Gumbel-Max values [L], from each pair on, with decisions made in one way. Uses a single pass."""
         found, (lane,) = self._decided(path, (_possible(way, path),), each=True)
         return found.begun[:, lane]
 
     def products(self, pairs: int, way: Way, *, each: bool) -> int:
-        """Return how many products a backward pass over so many pairs adds up, from the first pair on or from `each`.
+        """Return the number of multiplications of a backward pass over `pairs` pairs, from the first or `each` pair on.
 
-        Raises LimitError if that is too much.
+        Raises LimitError if the pass would be too large.
         """
         lanes, _ = lanes_of((way._replace(changes=min(way.changes, pairs)),))
         return self._check_size(pairs, lanes, whole=False, each=each)
 
     def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
-        """Return the best guaranteed and the best possible value over a class of causal models (ANY or STABLE).
+        """Return the bounds, lowest first, of the best decisions over a class of causal models (ANY or STABLE).
 
-        The smaller one comes first, whatever the direction.
+        One is the best value that is guaranteed, the other the best value that is possible.
         """
         low, high = (self.bound(path, way, kind, greatest=greatest) for greatest in (False, True))
         return low, high
 
     def bound(self, path: Observed, way: Way, kind: int, *, greatest: bool) -> float:
-        """Return one of the two: every row is as small, or as `greatest`, as the class allows."""
+        """Return one end of `interval`: every mean is the least that the class allows, or the greatest."""
         found, (lane,) = self._decided(path, (_possible(way, path),), kind, greatest=greatest)
         return float(found.values[0, lane])
 
     def everywhere(self, way: Way) -> Floats:
-        """Return the values [S] on the paths of one state, whose action is not yet taken: one decision is held."""
+        """Return the value [S] in every state, on the path of this state alone.
+
+        The action is not yet taken there. So the path has one decision, and at most one can be changed.
+        """
         steps = min(way.changes, 1) if way.kind == "few" else way.until
         return self._prior.takeover(steps, self._layouts.automaton.start).copy()
 
@@ -183,13 +188,16 @@ class BestValues:
         return self._plan_values(path, most, whole=False)[0]
 
     def lookback(self, path: Observed, most: int) -> Lookback:
-        """Return the values with up to `most` changes, at least 1, and what it depends on."""
+        """Return the values with up to `most` changes (at least 1), and the decisions in all states."""
         plan_values, few, found = self._plan_values(path, most, whole=True)
         effects = found.actions[:, :, few[0]] - found.held[:, few[0], None]
         return Lookback(plan_values, plan_values.unchanged + effects, found.chosen[..., few], self.layout(path))
 
     def _plan_values(self, path: Observed, most: int, *, whole: bool) -> tuple[PlanValues, list[int], Pass]:
-        """Return the values, the lane of each number of changes, and the pass, with all decisions or the path's."""
+        """Return the values, the lane of each number of changes, and the pass.
+
+        `whole`: whether the pass keeps the decisions in all states, not only those on the path.
+        """
         found, (best, optimal, *few) = self._decided(path, _outlook_ways(most), whole=whole)
         values = found.values[0]
         plan_values = PlanValues(
@@ -202,13 +210,14 @@ class BestValues:
         return plan_values, few, found
 
     def _first_changes(self, path: Observed, found: Pass, lanes: list[int]) -> Iterator[FirstChange | None]:
-        """Yield the first decision on the observed path that a better one replaces: up to it the world is ours.
+        """Yield, for each lane, the first decision on the observed path that a better action replaces; None if none.
 
-        `lanes`: each of some number of changes, after that of one less. Of equally good actions the least is proposed.
+        Before this decision the counterfactual path is the observed one. `lanes`: lanes of 1, 2, ... changes, each
+        after the lane with one change less. Among equally good actions the lowest-numbered one is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0
         held, changed = sign * found.held[:, lanes], sign * found.actions[:, :, [lane - 1 for lane in lanes]]
-        best = np.fmax.reduce(changed, axis=1)  # nan once nothing remains
+        best = np.fmax.reduce(changed, axis=1)  # nan after the obligation is decided
         better = best - held > TIE * np.maximum(1.0, np.abs(held))
         for n, changes in enumerate(better.any(axis=0)):
             if not changes:
@@ -224,7 +233,7 @@ class BestValues:
         return self._layouts.layout(len(path.states))
 
     def slot_after(self, layout: Layout, level: int, slot: int, state: int) -> int:
-        """Return the slot at the next level once the labels of a state were read; negative if nothing remains."""
+        """Return the slot at the next level after the labels of a state; negative if the obligation is decided."""
         return int(layout.target[level, slot, self._layouts.label_of[state]]) - FIRST_SLOT
 
     def backward(
@@ -233,11 +242,11 @@ class BestValues:
         """Return the values and the decisions of one backward pass.
 
         Args:
-            path: from the intervention state on.
+            path: the path from the intervention state on.
             lanes: ways to decide.
             kind: EXACT, ANY or STABLE.
-            greatest: for the last two, whether means are as large as possible.
-            whole: whether the decisions in all states are kept, beside those on the path.
+            greatest: for ANY and STABLE, whether means are as large as possible.
+            whole: whether to keep the decisions in all states, not only those on the path.
 
         Raises:
             LimitError: the pass would need too much memory.
@@ -257,9 +266,9 @@ class BestValues:
         whole: bool = False,
         each: bool = False,
     ) -> tuple[Pass, list[int]]:
-        """Return the backward pass with a lane for each way, and these lanes; errors and arguments as in `backward`.
+        """Return the backward pass and the lane of each way. For errors and other arguments see `backward`.
 
-        `each`: the intervention begins at each pair, instead of the first only.
+        `each`: whether the intervention may begin at each pair, instead of at the first only.
         """
         lanes, places = lanes_of(ways)
         pairs = len(path.states)
@@ -276,13 +285,14 @@ class BestValues:
         return self._backward(path, frame, kind, greatest=greatest, whole=whole), places
 
     def _width(self, layout: Layout, lanes: Lanes) -> int:
-        """Return the number of values of one level [S, slots, lanes], lanes padded."""
+        """Return the number of values of one level [S, slots, lanes], with lanes padded to full blocks."""
         return len(self._options.rewards) * int(layout.target.shape[1]) * -(-len(lanes.spends) // BLOCK) * BLOCK
 
     def _check_size(self, pairs: int, lanes: Lanes, *, whole: bool, each: bool = False) -> int:
-        """Return how many products a backward pass over so many pairs adds up at most.
+        """Return the largest number of multiplications of a backward pass over `pairs` pairs.
 
-        Raises LimitError if that needs too much memory, or `each` pair more than `MAX_PRODUCTS`.
+        Raises LimitError if the pass needs too much memory, or if it starts at `each` pair and needs more than
+        `MAX_PRODUCTS` multiplications.
         """
         layout = self._laid_out(pairs, lanes, each=each)
         levels, widest, width = len(layout.used), layout.target.shape[1], len(lanes.spends)
@@ -305,7 +315,7 @@ class BestValues:
         return products
 
     def _laid_out(self, pairs: int, lanes: Lanes, *, each: bool) -> Layout:
-        """Return the obligations of paths of so many pairs, from the first pair on or from `each`."""
+        """Return the obligations of paths of `pairs` pairs, from the first pair on or from `each` pair on."""
         ends = [until for until in lanes.until if until < NEVER] if each else []
         return self._layouts.layout(pairs, max(ends, default=0) if each else None)
 
@@ -355,12 +365,12 @@ class BestValues:
         return Pass(buffers[now, int(states[0]), :, :width], *decisions)
 
     def _frame(self, pairs: int, lanes: Lanes, *, each: bool) -> _Frame:
-        """Return what the passes over paths of so many pairs share."""
+        """Return the data shared by the passes over paths of `pairs` pairs."""
         layout = self._laid_out(pairs, lanes, each=each)
         return _Frame(lanes, layout, self._plan(layout, lanes, pairs), pairs)
 
     def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> BackwardProblem:
-        """Return the plan of paths of so many pairs."""
+        """Return the problem of the passes over paths of `pairs` pairs."""
         policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
         if lanes.follows:
             choices = self._choices(layout, pairs)
@@ -379,7 +389,10 @@ class BestValues:
         )
 
     def _along(self, layout: Layout, path: Observed) -> Ints:
-        """Return the slot of each level on the observed path, -1 once nothing remains, or if a path begins at each."""
+        """Return the slot of each level on the observed path.
+
+        It is -1 after the obligation is decided, and at all levels if a path begins at each pair.
+        """
         slots = np.full(len(layout.used), -1)
         slot = 0 if (layout.start[1:] < 0).all() else -1
         for level in range(len(slots)):
@@ -390,9 +403,9 @@ class BestValues:
         return slots
 
     def _choices(self, layout: Layout, pairs: int) -> dict[tuple[int, int], Ints]:
-        """Return the optimal policy [S] at each level and slot of a path of some pairs.
+        """Return the optimal policy [S] at each level and slot of a path of `pairs` pairs.
 
-        It depends on the level only if the episode has ended: then the last pair is the first that knows the end.
+        The policy depends on the level only if the episode has ended, because the end is known only at the last pair.
         """
         levels = [(level, [node.obligation for node in nodes]) for level, nodes in enumerate(layout.nodes[:-1])]
         if self._end == NO_STATE:
@@ -411,7 +424,7 @@ class BestValues:
         return chosen
 
     def _values_ahead(self, frame: _Frame) -> Floats | None:
-        """Return the values after the last pair; None if nothing remains there."""
+        """Return the values after the last pair; None if no obligation remains there."""
         layout, lanes = frame.layout, frame.lanes
         if len(layout.used) < frame.pairs:
             return None
@@ -442,5 +455,5 @@ def _outlook_ways(most: int) -> tuple[Way, ...]:
 
 
 def _possible(way: Way, path: Observed) -> Way:
-    """Return a way that changes at most as many decisions as the path has: more are worth no more, but cost memory."""
+    """Limit the changes of a way to the number of decisions on the path. More would only cost memory."""
     return way._replace(changes=min(way.changes, len(path.states)))

@@ -1,17 +1,18 @@
 """The answer: the forward weights times the value function at the last observed pair. Compiled.
 
-The value from a start point is what it has accumulated plus the sum, over the nodes, of weight times the value of the
-node's obligation in its state (docs/semantics.md, section 6.1). Rules for that value:
+The value from a start point has two parts. One is the value accumulated so far. The other is the sum, over the nodes,
+of weight times the value of the node's obligation in its state (docs/semantics.md, section 6.1). Rules for the value of
+an obligation:
 
 - The outcome of the last action is not observed, so from the last pair on rows are those of the model.
 - Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state
   (docs/semantics.md, section 7).
-- Otherwise the value is read from a table, one vector over states for each obligation and offset. If the vector is not
-  there the loop stops with VALUES_MISSING (offset and column in `Workspace.missing`); the caller adds it and calls
-  again.
+- Otherwise the value is read from a table, which has one vector over states for each obligation and offset. If a vector
+  is missing, the loop stops with VALUES_MISSING (offset and column in `Workspace.missing`). The caller then adds the
+  vector and calls again.
 
-This changes no weights, so it may be repeated, and a pair that is `ForwardBuffers.unanswered` is not observed again.
+Answering changes no weights, so it may be repeated. A pair that is `ForwardBuffers.unanswered` is not observed again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from monitor.exact.forward.unroll import FIRST_COLUMN
 
 
 def value_at_last_pair(context: Context, offset: int, column: int, state: int, s: int, a: int) -> tuple[float, int]:
-    """Return the value of an obligation in `state` at the last observed pair s, a (a = -1: not known), and a status."""
+    """Return the value of an obligation in `state` at the last observed pair s, a (a = -1: unknown), and a status."""
     phase = phase_at(context.dynamics, offset)
     if a >= 0 and context.dynamics.is_nominal[phase] and state == s:
         return action_value(context.automaton, context.future, context.workspace, offset, column, state, a)
@@ -85,7 +86,10 @@ def value_at(future: Future, workspace: Workspace, offset: int, column: int, sta
 
 
 def write_answers(context: Context, forward: ForwardBuffers, answers: Floats) -> int:
-    """Write the value from each start into `answers` [starts], or that of the queried one at 0; return a status."""
+    """Write the value from each start into `answers` [starts], and return a status.
+
+    If one start is queried, only its value is written, at index 0.
+    """
     lowest, highest = 0, forward.start_count
     if forward.queried_start >= 0:
         lowest = max(forward.start_count - 1 - forward.queried_start, 0)
@@ -110,7 +114,7 @@ def write_answers(context: Context, forward: ForwardBuffers, answers: Floats) ->
                     if weight > 0.0:
                         if conditioned or (unchanged and state == s):
                             value, status = value_at_last_pair(context, base + start, column, state, s, a)
-                        else:  # as `value_at_last_pair`: most nodes
+                        else:  # same result as `value_at_last_pair`; the case of most nodes
                             value, status = value_at(context.future, context.workspace, base + start, column, state)
                         if status != DONE:
                             return status
@@ -119,7 +123,7 @@ def write_answers(context: Context, forward: ForwardBuffers, answers: Floats) ->
 
 
 def push(context: Context, forward: ForwardBuffers, state: int, action: int, answered: bool) -> int:
-    """Observe one pair and answer: if `answered`, write the values into `ForwardBuffers.values`. Return a status."""
+    """Observe one pair, write the values into `ForwardBuffers.values` if `answered`, and return a status."""
     if not forward.unanswered:
         status = observe(context, forward, state, action)
         if status != DONE:
@@ -139,10 +143,10 @@ def answer(context: Context, forward: ForwardBuffers) -> int:
 def push_all(
     context: Context, forward: ForwardBuffers, states: Ints, actions: Ints, values: Floats, plan: Ints, done: int
 ) -> tuple[int, int]:
-    """Observe pairs from pair `done` on, answer after each into `values` [n, starts]; return how many, and a status.
+    """Observe the pairs from pair `done` on, and write the answers after each pair into `values` [n, starts].
 
-    `plan` [n]: what to do with each pair (SKIP); if it is empty, every pair is observed and answered. If `values` is
-    [0, starts], nothing is answered.
+    Return the number of pairs done, and a status. `plan` [n]: the action for each pair (SKIP); if it is empty, every
+    pair is observed and answered. If `values` has the shape [0, starts], no answers are written.
     """
     for n in range(done, len(states)):
         todo = plan[n] if len(plan) else ANSWER

@@ -1,15 +1,16 @@
 """Bounds of a value over a class of causal models: forward reachability, then backward induction. Compiled.
 
-See docs/semantics.md, section 6.3. Each row is known up to bounds of its entries; backward induction takes, at each
-(offset, state, obligation), the distribution between them with the smallest (largest) value. Rules:
+See docs/semantics.md, section 6.3. Only bounds on the entries of each row are known. At each (offset, state,
+obligation), backward induction uses the distribution within these bounds with the smallest (largest) value. Rules:
 
-- The row is chosen for each (offset, state, obligation) by itself. So the interval is attained if at most one
-  obligation remains at each (offset, state), as for U, F and G over state formulas; otherwise it may be wider
+- The row is chosen independently for each (offset, state, obligation). So the interval is attained if at most one
+  obligation remains at each (offset, state), as for U, F and G over state formulas. Otherwise the interval may be wider
   than necessary, never narrower.
-- Level o holds the nodes (column, state) that some causal model of the class reaches at offset o, by column; its edges
-  lead to level o + 1, listed by target column as in `observation.py`.
-- Forward, a node's `low` and `high` collect what its edges decide at once; backward, they get the rest.
-- If a level is full the loop stops with LEVELS_FULL and begins anew when it is called again.
+- Level o holds the nodes (column, state) that some causal model of the class reaches at offset o, by column. The edges
+  of level o lead to level o + 1 and are listed by target column, as in `observation.py`.
+- In the forward pass, a node's `low` and `high` collect the part that is decided on its edges at once. The backward
+  pass adds the rest.
+- If a level is full, the loop stops with LEVELS_FULL. The next call begins anew.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def interval(context: Context, levels: Levels, states: Ints, actions: Ints, boun
 
 
 def forward(context: Context, levels: Levels, states: Ints, actions: Ints) -> int:
-    """Fill the levels up to the last observed pair with all that some causal model reaches; return a status.
+    """Fill the levels up to the last observed pair with the nodes that some causal model reaches; return a status.
 
-    This is the first half of `interval`; what follows it gives the nodes of the last level their values.
+    This is the first half of `interval`. The next step is to write the values of the nodes of the last level.
     """
     if len(states) + 1 > len(levels.first_node):
         return lacking(context.workspace, OFFSETS, len(states) + 1)
@@ -69,13 +70,13 @@ def forward(context: Context, levels: Levels, states: Ints, actions: Ints) -> in
 
 
 def lacking(workspace: Workspace, part: int, length: int) -> int:
-    """Note which part of the levels is full, and the length it needs; return the status."""
+    """Record which part of the levels is full, and the length it needs; return the status."""
     workspace.missing[0], workspace.missing[1] = part, length
     return LEVELS_FULL
 
 
 def close_level(context: Context, levels: Levels, last: int, s: int, a: int) -> int:
-    """Give the nodes of the last level their values at the last observed pair s, a; return a status."""
+    """Write the values of the nodes of the last level, at the last observed pair s, a; return a status."""
     for node in range(levels.first_node[last], levels.first_node[last + 1]):
         value, status = value_at_last_pair(context, last, levels.column[node], levels.state[node], s, a)
         if status != DONE:
@@ -94,7 +95,7 @@ def label_level(
     a: int,
     s_next: int,
 ) -> int:
-    """Read the labels of a level's nodes: list its edges by target column, collect what is decided; return a status."""
+    """Read the labels of a level's nodes, list edges by target column, collect decided values; return a status."""
     actions, count, phase = (
         context.dynamics.rewards.shape[1],
         levels.edge_count[offset],
@@ -127,7 +128,7 @@ def label_level(
                     return lacking(context.workspace, EDGES, count + 1)
                 add_edge(context.workspace, levels, target - FIRST_COLUMN, count, node, row, rewarded)
                 count += 1
-            elif rewarded:  # no obligation remains: only the rewards of the successors depend on the row
+            elif rewarded:  # no obligation remains, so only the rewards of the successors depend on the row
                 begin, stop = table.row_begin[row], table.row_begin[row + 1]
                 for k in range(begin, stop):
                     levels.row_values[0, k - begin] = table.successor_reward[k]
@@ -191,7 +192,7 @@ def backward(context: Context, levels: Levels, last: int, bounds: Floats) -> Non
 
 
 def pull_values(table: RowTable, workspace: Workspace, levels: Levels, first: int, end: int) -> None:
-    """Add to the sources of the edges into a column the values of its nodes, `first:end`."""
+    """Add the values of a column's nodes, `first:end`, to the sources of the edges into this column."""
     edge, ranked = levels.first_edge[first], False
     while edge >= 0:
         source, row, rewarded = levels.edges[edge, 0], levels.edges[edge, 1], levels.edges[edge, 3]
@@ -224,7 +225,7 @@ def greedy_means(table: RowTable, levels: Levels, begin: int, stop: int) -> tupl
 
 
 def short_means(table: RowTable, levels: Levels, begin: int, stop: int) -> tuple[float, float]:
-    """Do the same for a short row: to the bit what `greedy_means` does."""
+    """Return the same means as `greedy_means`, to the bit; faster for a short row."""
     least = most = 0.0
     for side in range(2):
         rest, total = 1.0, 0.0
@@ -247,12 +248,12 @@ def short_means(table: RowTable, levels: Levels, begin: int, stop: int) -> tuple
 
 
 def rank_states(workspace: Workspace, levels: Levels, first: int, end: int) -> None:
-    """Rank the states of a column by ascending `low` and by descending `high`, on ties by number."""
+    """Rank the states of a column by ascending `low` and by descending `high`; ties are ranked by state number."""
     ranked, by_rank, count, one = levels.ranked, levels.by_rank, end - first, 1
     for n in range(count):
         ranked[0, n], by_rank[0, n] = levels.state[first + n], levels.low[first + n]
     sort_pairs(by_rank[0], ranked[0], count)
-    for n in range(count):  # the reverse order is close to that by `high`
+    for n in range(count):  # the reverse order is a good start for sorting by `high`
         ranked[1, n] = ranked[0, count - 1 - n]
         by_rank[1, n] = -levels.high[workspace.state_node[ranked[1, n]]]
     sort_pairs(by_rank[1], ranked[1], count)
@@ -265,9 +266,9 @@ def rank_states(workspace: Workspace, levels: Levels, first: int, end: int) -> N
 def ranked_means(
     table: RowTable, workspace: Workspace, levels: Levels, begin: int, stop: int, states: int
 ) -> tuple[float, float]:
-    """Do what `greedy_means` does, to the bit, by the ranks of a row's successors among `states`.
+    """Return the same means as `greedy_means`, to the bit, from the ranks of a row's successors among `states`.
 
-    Marking the ranks in a set of bits sorts them.
+    The ranks are sorted by marking them in a set of bits.
     """
     marked, free, least, most = levels.marked, 1.0, 0.0, 0.0
     for k in range(begin, stop):

@@ -1,7 +1,7 @@
-"""Arrays of the loops: allocated here, and grown in place when a loop reports that one is full. Compiled.
+"""Arrays of the loops: allocated here, and grown in place when a loop reports that an array is full. Compiled.
 
-A `Workspace` is scratch memory, one for all queries on a model; its contents mean nothing between two calls. A
-`ForwardBuffers` has one agent's forward weights; it keeps its contents when it grows.
+A `Workspace` is working memory, shared by all queries on a model; its contents are not kept between two calls. A
+`ForwardBuffers` has one agent's forward weights; its contents are kept when it grows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INITIAL_FORWARD = 2, 16
 
 
 def too_long(count: str) -> str:
-    """Return the message of the error for bounds that need too many rows."""
+    """Return the error message for bounds that need too many rows."""
     return (
         f"bounds over causal models would have to choose {count} rows along the observed path (limit MAX_LEVELS); "
         "look back fewer steps, shorten the formula's intervals, or use causal model gumbel"
@@ -35,13 +35,13 @@ def too_long(count: str) -> str:
 class Workspace:
     """Working memory of a step, shared by all forward weights of a model of `states` states.
 
-    `state_stamp`, `state_node` [S]: the node of a state in the column at hand, valid if the stamp is the current one;
-    `observed_stamp` [S] (empty unless `share_prior_rows`, see `Dynamics`): likewise, successors of the observed pair.
-    `edge_lists` [columns, 3]: stamp, first and last edge into a column; `edges` [n, 5]: source node, row, first and
-    last (exclusive) start, next edge into the same column. `column` to `accumulated`: the next weights, their nodes in
-    the order in which they were met; `by_state`, their order by state, and `keys`, to sort them. `edge_clock`,
-    `node_clock`: the current stamps, of edge lists and of states; they only grow, as old stamps must not become valid
-    again. `missing` [2]: see `codes.py`.
+    `state_stamp`, `state_node` [S]: the node of a state in the current column, valid if the stamp is the current one.
+    `observed_stamp` [S] (empty unless `share_prior_rows`, see `Dynamics`): marks the successors of the observed pair in
+    the same way. `edge_lists` [columns, 3]: stamp, first and last edge into a column. `edges` [n, 5]: source node, row,
+    first and last (exclusive) start, next edge into the same column. `column` to `accumulated`: the next weights, with
+    nodes in the order in which they were found. `by_state`: the order of these nodes by state; `keys`: keys for sorting
+    them. `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow, because old stamps
+    must not become valid again. `missing` [2]: see `codes.py`.
     """
 
     def __init__(self, states: int, *, share_prior_rows: bool = False) -> None:
@@ -55,18 +55,18 @@ class Workspace:
 
     @property
     def levels(self) -> Levels:
-        """Levels for bounds, allocated on first use; they grow separately, as bounds are of one start."""
+        """Levels for bounds, allocated on first use. They grow separately, because bounds have only one start."""
         if self._levels is None:
             self._levels = Levels(len(self.state_stamp))
         return self._levels
 
     def grow(self) -> None:
-        """Double the number of nodes and edges that fit."""
+        """Double the space for nodes and edges."""
         self.nodes *= 2
         self._allocate()
 
     def fit(self, columns: int, starts: int) -> None:
-        """Make space for at least so many columns and starts."""
+        """Make space for at least `columns` columns and `starts` starts."""
         if columns > self.columns or starts > self.starts:
             self.columns, self.starts = max(columns, self.columns), max(starts, self.starts)
             self._allocate()
@@ -81,14 +81,15 @@ class Workspace:
 
 
 class Levels:
-    """Reached nodes and the edges between them, offset by offset, of bounds over `states` states.
+    """Reached nodes and the edges between them, offset by offset, for bounds over `states` states.
 
     Level o has the nodes `first_node[o]:first_node[o + 1]`, each with a `column`, a `state` and the bounds `low`,
     `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
-    collected; `edge_count[o]`: edges before level o. `first_edge` [nodes]: for the first node of a column in its level,
-    the first edge into that column. `row_values` [2, S]: of one row's successors `low`, and `high` negated. `ranked`
-    [2, S]: the states of one column of a level, by ascending `low` and by descending `high`; `by_rank` [2, S]: these;
-    `word`, `bit` [S, 2]: the ranks of each state, in a set of bits. `marked` [2, S / 64]: such sets, of one row.
+    collected; `edge_count[o]`: number of edges before level o. `first_edge` [nodes]: for the first node of a column in
+    its level, the first edge into that column. `row_values` [2, S]: `low`, and `high` negated, of one row's successors.
+    `ranked` [2, S]: the states of one column of a level, by ascending `low` and by descending `high`; `by_rank` [2, S]:
+    the values of `low` and `high` in this order. `word`, `bit` [S, 2]: the position of each state's ranks in a set of
+    bits. `marked` [2, S / 64]: the sets of bits of one row.
     """
 
     def __init__(self, states: int) -> None:
@@ -100,7 +101,7 @@ class Levels:
         self.marked = np.zeros((2, states // 64 + 1), dtype=np.uint64)
 
     def grow(self, part: int, length: int) -> None:
-        """Make a part (OFFSETS, NODES or EDGES) twice as long as needed; its contents are lost.
+        """Make a part (OFFSETS, NODES or EDGES) twice as long as `length`; the contents of the part are lost.
 
         Raises LimitError beyond `MAX_LEVELS`.
         """
@@ -122,18 +123,19 @@ class ForwardBuffers:
     """Forward weights after the newest observed pair: one agent's path under one evaluator.
 
     Args:
-        max_starts: start points to hold at most; 0: the first pair alone.
-        queried_start: the start to answer, counted from the oldest; -1: all.
+        max_starts: largest number of start points; 0: only the first pair is a start point.
+        queried_start: index of the start to answer, counted from the oldest; -1: all starts.
         horizon: number of offsets at which an obligation may remain; older starts need no weights.
 
-    `segment_count` segments are held; each has the nodes of one column: segment g those of `column[g]`,
-    `first_node[g]:first_node[g + 1]`, by ascending `states`. `weights` [nodes, `live_starts`]: of a node's weights
-    those of `start_range` [nodes, 2] (first, last exclusive) are valid, the others undefined; older starts are decided.
+    There are `segment_count` segments. Segment g has the nodes `first_node[g]:first_node[g + 1]` of column `column[g]`,
+    by ascending `states`. `weights` [nodes, `live_starts`]: the weights of the nodes. The weights of a node are defined
+    only for the starts in `start_range` [nodes, 2] (first, last exclusive); older starts are decided.
     `accumulated` [starts]: probability that the formula is decided true, or reward collected.
 
-    `start_count`: starts held; `last_state`, `last_action`: the newest pair; `base_offset`: the offset of start 0 at
-    that pair; `unanswered`: the newest pair is observed and its answer stopped for missing values. `values` [starts]:
-    the answers, newest start point first, or that of the queried one at 0; `answers`: the same array for the loops.
+    `start_count`: number of starts. `last_state`, `last_action`: the newest pair. `base_offset`: the offset of start 0
+    at the newest pair. `unanswered`: True if the newest pair was observed, but its answer stopped because values were
+    missing. `values` [starts]: the answers, newest start point first; if one start is queried, its answer is at index
+    0. `answers`: the same array for the loops.
     """
 
     def __init__(self, max_starts: int, queried_start: int, horizon: int) -> None:
@@ -152,7 +154,7 @@ class ForwardBuffers:
         self.unanswered = False
 
     def grow(self, segments: int, nodes: int) -> None:
-        """Make space for at least so many segments and nodes, keeping the contents."""
+        """Make space for at least `segments` segments and `nodes` nodes; the contents are kept."""
         if segments > len(self.column):
             self.column, self.first_node = longer(self.column, 2 * segments), longer(self.first_node, 2 * segments + 1)
         if nodes > len(self.states):
@@ -160,7 +162,7 @@ class ForwardBuffers:
             self.weights = longer(self.weights, 2 * nodes)
 
     def of_start(self, start: int) -> list[tuple[int, Ints, Floats]]:
-        """Return the weights of one start: (column, states, weights) of each segment."""
+        """Return the weights of one start, as (column, states, weights) for each segment."""
         ranges, weights, found = np.asarray(self.start_range), np.asarray(self.weights), []
         for segment in range(self.segment_count):
             nodes = np.arange(self.first_node[segment], self.first_node[segment + 1])

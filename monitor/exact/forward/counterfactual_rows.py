@@ -1,12 +1,12 @@
 """Rows of the counterfactual chain: one for each action that may be taken in a state, given an observed transition.
 
-Such a row is abduction and prediction in one closed form: the noise that the observed transition leaves is integrated
-out, never represented (docs/semantics.md, sections 2.1 and 3.1). With D(u) = sum_j max(p_j, u q_j):
+Such a row is abduction and prediction in one closed form. The posterior of the exogenous noise is integrated out and
+never represented (docs/semantics.md, sections 2.1 and 3.1). With D(u) = sum_j max(p_j, u q_j):
 
     P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
-The transition s, a -> s_next of a step was observed under row p; the chain is in `state` and takes `action`, whose row
-is q; i = s_next. Rules, in this order:
+Here p is the row under which the transition s, a -> s_next of the step was observed, and i = s_next. The chain is in
+`state` and takes `action`; q is the row of this pair. Rules, in this order:
 
 - Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
 - The same state, action and model as observed lead to the observed successor with certainty.
@@ -15,8 +15,8 @@ is q; i = s_next. Rules, in this order:
 - An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
   closed form (docs/semantics.md, section 7).
 
-They append to a `RowTable`, which the caller grows when they return FULL; only complete entries are counted as held.
-Compiled.
+The functions append rows to a `RowTable`. If they return FULL, the caller makes the table larger. Only complete entries
+are counted. Compiled.
 """
 
 from __future__ import annotations
@@ -33,17 +33,20 @@ NO_END = 1 << 62
 
 @dataclass(eq=False)
 class Dynamics:
-    """What acts, and under which rows, up to the last observed pair.
+    """The policies in force and the rows of the model, up to the last observed pair.
 
-    Rows of the counterfactual world and of the observed one, both CSR: `counterfactual_row_*`, `observed_row_*`;
-    `same_model`: they are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the
-    counterfactual world and the part of it that depends on the successor. Phases of the law, H of them: `phase_begin`
-    [H], the first offset of each; `is_nominal` [H], whether nothing is changed there; `stochastic` [H], whether the
-    policy in force is; `policy_actions` [H, S] if deterministic, `policy_probabilities` [H, S, A] if not;
-    `nominal_policy_probabilities` [H, S, A], the distribution of the observed action, empty if it is certain.
-    `merge_actions`: a state's rows are added up over its actions, as nothing depends on the action.
-    `share_prior_rows`: there are so many states that rows on which an observation says nothing are kept once, for all
-    observed transitions.
+    `counterfactual_row_*`, `observed_row_*`: the rows of the counterfactual and of the observed world, both CSR;
+    `same_model`: whether both are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the
+    counterfactual world, and the part of the reward that depends on the successor.
+
+    The law has H phases. `phase_begin` [H]: the first offset of each phase. `is_nominal` [H]: whether the phase has no
+    intervention. `stochastic` [H]: whether the policy in force is stochastic. `policy_actions` [H, S]: actions of
+    deterministic policies; `policy_probabilities` [H, S, A]: probabilities of stochastic policies.
+    `nominal_policy_probabilities` [H, S, A]: the distribution of the observed action, empty if the action is certain.
+
+    `merge_actions`: whether a state's rows are added up over its actions, because nothing depends on the action.
+    `share_prior_rows`: whether a row that an observation does not change is stored once for all observed transitions,
+    because the model has many states.
     """
 
     counterfactual_row_indptr: Ints
@@ -79,9 +82,10 @@ def phase_end(dynamics: Dynamics, phase: int) -> int:
 
 
 def find_observed(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int, s_next: int) -> int:
-    """Return the index of an observed transition under a phase, a new one if it is new; FULL if there is no space.
+    """Return the index of an observed transition under a phase; a new transition gets a new index.
 
-    Index r below the number of phases stands for no observation under phase r.
+    Return FULL if there is no space. An index below the number of phases means that nothing was observed under the
+    phase with this number.
     """
     states, actions, phases = dynamics.rewards.shape[0], dynamics.rewards.shape[1], len(dynamics.phase_begin)
     key = ((s * actions + a) * states + s_next) * phases + phase
@@ -97,12 +101,12 @@ def find_observed(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: in
 def find_entry(
     dynamics: Dynamics, table: RowTable, phase: int, observed: int, s: int, a: int, s_next: int, state: int
 ) -> int:
-    """Return the entry with the rows of `state` given s, a -> s_next (abduction), computed if new; FULL if no space.
+    """Return the entry with the rows of `state` given s, a -> s_next (abduction); a new entry is computed.
 
-    `observed`: the index from `find_observed`; s_next = -1: nothing was observed. Under `merge_actions` an EXACT entry
-    has a single row, the sum over actions.
+    Return FULL if there is no space. `observed`: the index from `find_observed`. `s_next` is -1 if nothing was
+    observed. With `merge_actions` an EXACT entry has a single row, the sum over actions.
     """
-    state = int(state)  # of 32 bits where nothing is compiled, and the key is not
+    state = int(state)  # without compilation `state` has 32 bits, but the key needs more
     key = observed * dynamics.rewards.shape[0] + state
     slot = find_slot(table.entry_keys, key)
     if table.entry_keys[slot] == key:
@@ -120,11 +124,11 @@ def find_entry(
 
 
 def append_rows(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int, s_next: int, state: int) -> bool:
-    """Append the rows of one state; False if they have no space."""
+    """Append the rows of one state; return False if there is no space."""
     if s_next >= 0:
         hold_observed(dynamics, table, s * dynamics.rewards.shape[1] + a)
     if dynamics.is_nominal[phase] and state == s:
-        # Nothing is changed here: the action really taken, even if the nominal policy would not take it.
+        # There is no intervention here, so the action is the observed one, even if the nominal policy never takes it.
         return append_row(dynamics, table, s, a, s_next, state, a, 1.0, table.row_count)
     if not dynamics.stochastic[phase]:
         action = dynamics.policy_actions[phase, state]
@@ -132,7 +136,7 @@ def append_rows(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int,
     policy = dynamics.policy_probabilities[phase, state]
     for action in range(len(policy)):
         table.choice[action] = policy[action]
-    if s_next >= 0 and len(dynamics.nominal_policy_probabilities):  # else the choice says nothing about its noise
+    if s_next >= 0 and len(dynamics.nominal_policy_probabilities):  # otherwise the action tells nothing about its noise
         choose(dynamics.nominal_policy_probabilities[phase, s], a, policy, table.choice, table.memory)
     merge, first = dynamics.merge_actions and table.kind == EXACT, table.row_count
     for action in range(len(policy)):
@@ -154,9 +158,10 @@ def append_row(
     weight: float,
     row: int,
 ) -> bool:
-    """Append the row of one action, of probability `weight`, or add it to `row`, the last; False if it has no space.
+    """Append the row of one action with probability `weight`, or add it to the last row, `row`.
 
-    An observation (s_next >= 0) is abduced here: `reweigh_within` gives the posterior row, `bound` its bounds.
+    Return False if there is no space. Abduction from an observation (s_next >= 0) happens here: `reweigh_within`
+    computes the posterior row, and `bound` its bounds.
     """
     pair = state * dynamics.rewards.shape[1] + action
     first, end = dynamics.counterfactual_row_indptr[pair], dynamics.counterfactual_row_indptr[pair + 1]
@@ -169,7 +174,7 @@ def append_row(
         table.row_count += 1
     reward = dynamics.rewards[state, action]
     if dynamics.same_model and state == s and action == a:
-        # The same state, action and model as observed: the same successor, under every causal model.
+        # State, action and model are the observed ones, so the successor is too, under every causal model.
         for k in range(first, end if rewarded else first):
             if dynamics.counterfactual_row_successors[k] == s_next:
                 reward += dynamics.transition_rewards[k]
@@ -195,7 +200,7 @@ def append_row(
             else:
                 bound(p, q, p_s_next, at, table.kind == STABLE, posterior, table.upper[begin : begin + size])
             table.computed += informed
-        # Entries move to the front, or to where the row has the successor: never behind what is still to be read.
+        # Entries move to the front, or to the row's entry for this successor. So no unread entry is overwritten.
         for k in range(size):
             successor, chance = dynamics.counterfactual_row_successors[first + k], posterior[k]
             extra = dynamics.transition_rewards[first + k] if rewarded else 0.0
@@ -212,7 +217,7 @@ def append_row(
 
 
 def add(table: RowTable, row: int, successor: int, probability: float) -> None:
-    """Append a successor to a row, the last, or add to its probability if the row has it."""
+    """Append a successor to the last row, or add to the successor's probability if the row has it already."""
     known, end = table.place[successor], table.successor_count
     if table.row_begin[row] <= known < end and table.successors[known] == successor:
         table.lower[known] += probability
@@ -230,7 +235,7 @@ def append_bounds(table: RowTable, successor: int, low: float, high: float, rewa
 
 
 def hold_observed(dynamics: Dynamics, table: RowTable, pair: int) -> None:
-    """Write the row of the observed pair into `table.observed`, if it is not there."""
+    """Write the row of the observed pair into `table.observed`, unless it is already there."""
     indptr, successors = dynamics.observed_row_indptr, dynamics.observed_row_successors
     if table.held == pair:
         return

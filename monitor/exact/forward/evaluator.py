@@ -1,12 +1,15 @@
-"""One law and one measure, ready to answer: what the compiled loops read, shared by all paths, agents and offsets.
+"""Evaluator of one law and one measure: the input of the compiled loops, shared by all paths, agents and offsets.
 
-An `Evaluator` calls the loops and grows what they report as full or missing. Rules:
+An `Evaluator` calls the loops. If a loop reports that an array is full or a value is missing, the evaluator grows the
+array or computes the value. Rules:
 
 - Nothing is computed before a path needs it: offsets of the automaton, rows of the chain and vectors of values are
-  added when a loop stops for lack of them; then it is called again. Each call makes progress or raises LimitError.
-- The row table may be cleared once in a query; a query that needs more than the limit gets more (`RowTable.grow`).
-- For a model that is too large for vectors over all states (`lazy`), the loops only advance the weights, and the answer
-  is closed in Python around the states reached, in the same order of additions.
+  added when a loop stops for lack of them; then the loop is called again. Each call makes progress or raises
+  LimitError.
+- The row table may be cleared once in a query. If the query needs more rows than the limit, the table then grows beyond
+  the limit (`RowTable.grow`).
+- A model may be too large for vectors over all states (`lazy`). Then the loops only advance the weights. Python code
+  computes the answer from the reached states, with the same order of additions.
 """
 
 from __future__ import annotations
@@ -71,12 +74,12 @@ def dynamics(nominal: Law, law: Law, *, merge_actions: bool) -> Dynamics:
         _choices(observed if uncertain else [], observed_model),
         model is observed_model,
         merge_actions,
-        is_large(model) and not uncertain,  # a stochastic action, once observed, conditions the rows of all states
+        is_large(model) and not uncertain,  # an observed stochastic action conditions the rows of all states
     )
 
 
 def _choices(tables: list[PolicyTable], model: MDP) -> Floats:
-    """Return [H, S, A] of H tables; a single one, which is stochastic, is not copied."""
+    """Return the probabilities [H, S, A] of H tables; those of a single stochastic table are not copied."""
     if len(tables) == 1:
         return _stack([table.probabilities for table in tables])
     rows = [[table.distribution(s, model.actions) for s in range(model.states)] for table in tables]
@@ -94,8 +97,8 @@ class Evaluator:
         nominal: the law in force without the intervention.
         value_table: the value function beyond the observed path, with the law, the automaton and its labelling.
         automaton: see `labelled_automaton`; shared between laws if nothing is nested.
-        chain: the dynamics up to the last observed pair and their rows by kind; shared between measures.
-        workspace: scratch memory; shared by all evaluators of a model.
+        chain: the dynamics up to the last observed pair, and their rows by kind; shared between measures.
+        workspace: working memory, shared by all evaluators of a model.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class Evaluator:
         self._offsets = 0
         """Offsets for which there are transitions, and indices of vectors."""
         self._cleared = False
-        self.lazy = not value_table.law.explicit  # compiled code reads the model's rows as they are written
+        self.lazy = not value_table.law.explicit  # compiled code reads only rows that the model stores explicitly
 
     @property
     def computed(self) -> int:
@@ -134,7 +137,7 @@ class Evaluator:
         return self._row_tables(EXACT).computed
 
     def push(self, forward: ForwardBuffers, state: int, action: int, answered: bool) -> None:  # noqa: FBT001 - a C function
-        """Observe one pair (action -1: not yet taken); if `answered`, write the answers into `forward.values`."""
+        """Observe one pair (action -1: not yet taken). If `answered`, write the answers into `forward.values`."""
         context = self._fit(forward, 1)
         while status := push(context, forward, state, action, answered and not self.lazy):
             self._provide(status, context, forward)
@@ -142,10 +145,9 @@ class Evaluator:
             self._write_answers(forward, forward.values)
 
     def push_all(self, forward: ForwardBuffers, pairs: Pairs, values: Floats | None = None, plan: Ints = _ALL) -> None:
-        """Observe pairs (states and actions [n]); write the answers after each into `values` [n, starts], if given.
+        """Observe pairs (states and actions [n]). Write the answers after each into `values` [n, starts], if given.
 
-        `plan` [n]: what to do with each pair, as in `answers.push_all`; not used without a
-        table of values.
+        `plan` [n]: what to do with each pair, as in `answers.push_all`; ignored if `lazy` is True.
         """
         states, actions = pairs
         context, done = self._fit(forward, len(states)), 0
@@ -170,7 +172,7 @@ class Evaluator:
                 return
 
     def answer(self, forward: ForwardBuffers) -> None:
-        """Write the answers under this evaluator's law, without another pair, into `forward.values`."""
+        """Write the answers under this evaluator's law into `forward.values`, without observing another pair."""
         context = self._fit(forward, 0)
         while not self.lazy:
             status = answer(context, forward)
@@ -180,7 +182,7 @@ class Evaluator:
         self._write_answers(forward, forward.values)
 
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
-        """Return the lowest and highest value from the first pair, over a class of causal models (ANY or STABLE)."""
+        """Return the lowest and the highest value from the first pair on, over a causal model class (ANY or STABLE)."""
         found = np.zeros(2)
         self._cleared = False
         self._unroll(len(pairs[0]) + 1)
@@ -200,7 +202,7 @@ class Evaluator:
         return low, high
 
     def _fit(self, forward: ForwardBuffers, pairs: int) -> Context:
-        """Make space for what the weights may need after so many more pairs."""
+        """Make space for the weights after `pairs` more pairs."""
         self._cleared = False
         offsets = forward.max_starts + 1 if forward.max_starts else forward.base_offset + pairs + 2
         if offsets > self._offsets:
@@ -210,7 +212,7 @@ class Evaluator:
         return self._context(EXACT)
 
     def _unroll(self, offsets: int) -> None:
-        """Have transitions, and indices of vectors, for at least so many offsets."""
+        """Extend transitions and indices of vectors to at least `offsets` offsets."""
         if offsets > self._offsets:
             self.unrolled.extend(offsets)
             self._find_vectors()
@@ -224,7 +226,7 @@ class Evaluator:
         return context
 
     def _provide(self, status: int, context: Context, forward: ForwardBuffers | None) -> None:
-        """Grow or compute what a loop has reported as full or missing."""
+        """Grow the array that a loop reported as full, or compute the values that it reported as missing."""
         first, second = self._workspace.missing
         if status == TABLE_FULL:
             context.table.grow(forget=not self._cleared)
@@ -242,11 +244,11 @@ class Evaluator:
                 self._compute_values(first, self.unrolled.obligations[second][first])
             except LimitError:
                 if forward is not None:
-                    forward.unanswered = False  # the pair was observed all the same; the next is another one
+                    forward.unanswered = False  # the pair was observed, so the next call observes a new one
                 raise
 
     def _compute_values(self, offset: int, obligation: int) -> None:
-        """Add one vector of values; turn `lazy` if the model is too large for it."""
+        """Add one vector of values, or set `lazy` if the model is too large for it."""
         if self.value_table.law.dynamics.states > SMALL and not self.value_table.tabled(offset, obligation):
             self.lazy = True
             return
@@ -254,7 +256,7 @@ class Evaluator:
         self._find_vectors()
 
     def _find_vectors(self) -> None:
-        """Take over what is unrolled by now, maybe for another evaluator, and where its values are."""
+        """Refresh the transitions and the indices of values, because another evaluator may have unrolled further."""
         unrolled, future = self.unrolled, self._future
         self._automaton.ranges, self._automaton.transitions = unrolled.ranges, unrolled.transitions
         self._offsets = unrolled.depth if unrolled.depth < unrolled.horizon else sys.maxsize
@@ -273,7 +275,7 @@ class Evaluator:
             values[n, :starts] = forward.values[:starts]
 
     def _write_answers(self, forward: ForwardBuffers, values: Floats) -> None:
-        """Do what the compiled `write_answers` does, but look up or compute the value of each state reached."""
+        """Write the answers as the compiled `write_answers` does, but look up or compute the value of each state."""
         last, queried, oldest = (
             (forward.last_state, forward.last_action),
             forward.queried_start,
@@ -288,7 +290,7 @@ class Evaluator:
             values[start if queried < 0 else 0] = total
 
     def _bound_last_level(self, pairs: Pairs) -> None:
-        """Do the same for the nodes that bounds reach at the last pair."""
+        """Look up or compute the value of each node that bounds reach at the last pair, and write it to both bounds."""
         levels, offset = self._workspace.levels, len(pairs[0]) - 1
         nodes = slice(levels.first_node[offset], levels.first_node[offset + 1])
         last = int(pairs[0][offset]), int(pairs[1][offset])
@@ -307,10 +309,10 @@ class Evaluator:
         return closing_values(self.nominal, self.value_table, offset, obligation, states, last)
 
 
-def closing_values(  # noqa: PLR0917 - the six things it is a function of
+def closing_values(  # noqa: PLR0917 - the values depend on all six
     nominal: Law, value_table: ValueTable, offset: int, obligation: int, states: Ints, last: tuple[int, int]
 ) -> Floats:
-    """Return the values [n] of an obligation in n states at the last observed pair (action -1: not known)."""
+    """Return the values [n] of an obligation in n states at the last observed pair (action -1: unknown)."""
     law, (s, a) = value_table.law, last
     values = np.array(value_table.values(offset, obligation, states))
     if a < 0:
@@ -331,14 +333,14 @@ def closing_values(  # noqa: PLR0917 - the six things it is a function of
 
 
 def _add(total: float, terms: Floats) -> float:
-    """Add terms one after the other, as compiled code does: pairwise or exact summation may differ in the last bit."""
+    """Add terms one by one, as compiled code does. Pairwise or exact summation may differ in the last bit."""
     for term in terms.tolist():
         total += term
     return total
 
 
 def labelled_automaton(value_table: ValueTable) -> LabelledAutomaton:
-    """Return the automaton, not yet unrolled, and the label of each state (of each pair, if quantities are nested)."""
+    """Return the automaton, not yet unrolled, and the label of each state (of each pair if quantities are nested)."""
     model, labelling = value_table.law.future, value_table.labelling
     if labelling.by_action:
         pairs = np.flatnonzero(model.availability)

@@ -1,14 +1,14 @@
 """Bounds over every causal model and every row of a confidence set: one offset of backward induction. Compiled.
 
-See docs/semantics.md, section 13.4. Arrays are over [column, state] of one offset: `reached` says which nodes count.
-Rules:
+See docs/semantics.md, section 13.4. Arrays are over the [column, state] nodes of one offset; `reached` marks the nodes
+that are evaluated. Rules:
 
-- At an offset whose transition was observed, a row is one of those that the observation leaves
-  (`monitor.causal.interval_row`); the very pair observed leads to the observed successor with certainty.
-- Elsewhere, at the last observed pair and beyond, a row is any in its bounds.
-- In the state `elsewhere` nothing is known: an obligation that remains has the value `unknown`, and a transition into
-  it may earn any reward of the model.
-- The row is chosen for each (offset, state, obligation) by itself, as in `bounds.py`.
+- At an offset with an observed transition, a row may be any row that is possible given the observation
+  (`monitor.causal.interval_row`). The observed pair itself leads to the observed successor with certainty.
+- At the last observed pair and beyond, a row may be any row within its bounds.
+- Nothing is known about the state `elsewhere`. There an obligation that remains has the value `unknown`, and a
+  transition into this state may earn any reward of the model.
+- The row is chosen independently for each (offset, state, obligation), as in `bounds.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from monitor.exact.forward.unroll import FIRST_COLUMN
 TRUE = 1
 
 Observed = tuple[int, int, int, float]
-"""The pair observed at an offset (-1: none), its successor (-1: not observed), and p* of that."""
+"""The pair observed at an offset (-1: none), its successor (-1: not observed), and p* of the successor."""
 
 
 @dataclass(eq=False)
@@ -42,10 +42,11 @@ class RowBounds:
 class IntervalProblem:
     """A measure under a law, over a confidence set of rows.
 
-    `dynamics`: what acts; its rows are not used. `target`, `observed`: bounds of the rows of the counterfactual and of
-    the observed world. `extremes` [2]: least and greatest reward of a transition. `ranges`, `transitions`, `label_of`:
-    the unrolled automaton, see `TransitionTable`. `alive` [offsets, columns]: whether an obligation may remain.
-    `unknown` [offsets, columns, 2]: its least and greatest value in the state `elsewhere` (-1: there is none).
+    `dynamics`: the policies in force; the rows in it are not used. `target`, `observed`: bounds of the rows of the
+    counterfactual and of the observed world. `extremes` [2]: least and greatest reward of a transition. `ranges`,
+    `transitions`, `label_of`: the unrolled automaton, see `TransitionTable`. `alive` [offsets, columns]: whether an
+    obligation may remain. `elsewhere`: the state about which nothing is known, -1 if there is none. `unknown` [offsets,
+    columns, 2]: the least and the greatest value of the obligation in this state.
 
     Working memory: `choice` [A], probabilities of actions; `low`, `high` [S], values of a row's successors; `memory`.
     """
@@ -69,10 +70,10 @@ class IntervalProblem:
 def interval(
     problem: IntervalProblem, states: Ints, actions: Ints, reached: Bytes, values: Floats
 ) -> tuple[float, float]:
-    """Return the bounds from the first of the pairs [d + 1].
+    """Return the bounds from the first of d + 1 pairs on.
 
-    With c offsets up to the horizon that have a pair: `reached` [c + 1, columns, S], zeros to fill; `values`
-    [2, columns, S, 2], at c modulo 2 the bounds at offset c, without observations.
+    c is the number of offsets that have a pair and are below the horizon. `reached` [c + 1, columns, S]: zeros, filled
+    here. `values` [2, columns, S, 2]: the entry c modulo 2 has the bounds at offset c, without observations.
     """
     count = len(reached) - 1
     reached[0, 0, states[0]] = 1
@@ -85,12 +86,12 @@ def interval(
 
 
 def level(problem: IntervalProblem, offset: int, reached: Bytes, ahead: Floats, here: Floats) -> None:
-    """Do what `fill` does where nothing is observed."""
+    """Write the bounds at an offset without an observation; see `fill`."""
     fill(problem, offset, (-1, -1, -1, 1.0), reached, ahead, here)
 
 
 def observed_at(problem: IntervalProblem, states: Ints, actions: Ints, offset: int) -> Observed:
-    """Return what was observed at an offset of the path."""
+    """Return the observation at an offset of the path."""
     if offset + 1 == len(states):
         return states[offset], actions[offset], -1, 1.0
     row = states[offset] * problem.dynamics.rewards.shape[1] + actions[offset]
@@ -126,7 +127,7 @@ def choose_actions(problem: IntervalProblem, offset: int, seen: Observed, state:
 
 
 def transition_at(problem: IntervalProblem, offset: int, column: int, state: int) -> int:
-    """Return the automaton's transition of a column at an offset, on the label of a state."""
+    """Return the index of the automaton's transition from a column at an offset, under the label of a state."""
     transition = problem.ranges[column, problem.label_of[state], 0]
     while problem.transitions[transition, 1] <= offset:
         transition += 1
@@ -134,7 +135,7 @@ def transition_at(problem: IntervalProblem, offset: int, column: int, state: int
 
 
 def is_certain(problem: IntervalProblem, seen: Observed, state: int, action: int) -> bool:
-    """Return whether the pair is the one observed, in the same model: its successor is the observed one."""
+    """Return whether pair and model are the observed ones, so that the successor is the observed one too."""
     s, a, s_next, _ = seen
     return s_next >= 0 and state == s and action == a and problem.dynamics.same_model
 
@@ -200,7 +201,10 @@ def spread(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes
 
 
 def fill(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes, ahead: Floats, here: Floats) -> None:
-    """Write the bounds of the reached nodes at an offset to `here` [columns, S, 2]; `ahead`: those of the next."""
+    """Write the bounds of the reached nodes at an offset to `here` [columns, S, 2].
+
+    `ahead` [columns, S, 2]: the bounds at the next offset.
+    """
     choice = problem.choice
     for column in range(reached.shape[0]):
         for state in range(reached.shape[1]):

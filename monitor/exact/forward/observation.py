@@ -1,19 +1,20 @@
 """One observed pair, for all start points at once: the forward weights advanced by one step. Compiled.
 
-See docs/semantics.md, section 6.2. Abduction is in the rows: each is conditioned on the step's observed transition in
-closed form (`counterfactual_rows.py`; docs/semantics.md, section 3.1), and no noise is represented. A *start point* is
-an observed pair at which the intervention may begin; start 0 is the newest, start j is j pairs older and j offsets
-further. A *node* is a state in a column of the unrolled automaton (`unroll.py`); its *forward weight* for a start is
-the probability that the counterfactual chain begun there is now in that state with the column's obligation remaining.
-The weights of all starts lie next to each other, so that a row is read once for all of them. Rules:
+See docs/semantics.md, section 6.2. The rows do the abduction: each row is conditioned on the step's observed transition
+in closed form (`counterfactual_rows.py`; docs/semantics.md, section 3.1), so no noise is represented. A *start point*
+is an observed pair at which the intervention may begin. Start 0 is the newest pair; start j is j pairs older, so its
+offset is larger by j. A *node* is a state in a column of the unrolled automaton (`unroll.py`). The *forward weight* of
+a node for a start is the probability that the counterfactual chain from this start is now in the node's state with the
+column's obligation remaining. The weights of all starts are adjacent in memory, so each row is read once for all
+starts. Rules:
 
 - A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
   starts), listed by the column they lead to. `push_rows` pushes the weights along the rows of those edges.
-- Weight that reaches TRUE, and expected reward, leaves the nodes and is accumulated; weight that reaches FALSE is
-  dropped.
-- Sums run in a fixed order: by phase, column and state of the source, then action; nodes ascend by column and state.
-  So a start's answer has the same bits whether or not other starts are held.
-- A function that finds an array too small returns a status before it changes the forward weights; the caller grows the
+- Weight that reaches TRUE is accumulated and leaves the nodes. Expected reward is accumulated too. Weight that reaches
+  FALSE is dropped.
+- Sums have a fixed order: by phase, column and state of the source, then by action. Nodes ascend by column and state.
+  So the answer of a start has the same bits with or without other starts.
+- If an array is too small, a function returns a status before it changes the forward weights. The caller grows the
   array and calls again. For FORWARD_FULL, `Workspace.missing` has the sizes needed. Arrays are never grown here.
 """
 
@@ -43,7 +44,10 @@ class TransitionTable:
 
 @dataclass(eq=False)
 class Future:
-    """Value function beyond the last observed pair: `values` [n, S] at `vector` [offsets, columns], and prior rows."""
+    """Value function beyond the last observed pair, and the model's rows.
+
+    `values` [n, S]: n vectors of values; `vector` [offsets, columns]: the index of a vector in `values`.
+    """
 
     values: Floats
     vector: Ints
@@ -55,7 +59,7 @@ class Future:
 
 @dataclass(eq=False)
 class Context:
-    """Everything an answer depends on besides the forward weights."""
+    """All data on which an answer depends, except the forward weights."""
 
     dynamics: Dynamics
     table: RowTable
@@ -65,7 +69,7 @@ class Context:
 
 
 def observe(context: Context, forward: ForwardBuffers, state: int, action: int) -> int:
-    """Take in one observed pair; return a status."""
+    """Update the forward weights by one observed pair; return a status."""
     if forward.start_count == 0:
         forward.column[0], forward.first_node[0], forward.first_node[1], forward.states[0] = 0, 0, 1, state
         forward.start_range[0, 0], forward.start_range[0, 1] = 0, 1
@@ -80,7 +84,7 @@ def observe(context: Context, forward: ForwardBuffers, state: int, action: int) 
 
 
 def advance_weights(context: Context, forward: ForwardBuffers, workspace: Workspace, s_next: int) -> int:
-    """Advance all starts by the observed transition to `s_next`, and add one that begins there; return a status."""
+    """Advance all starts by the observed transition to `s_next`, and add a start at `s_next`; return a status."""
     shift, kept = 0, 1
     if forward.max_starts:
         shift, kept = 1, min(forward.start_count, forward.max_starts - 1)
@@ -129,16 +133,16 @@ def label_step(
     s_next: int,
     kept: int,
 ) -> int:
-    """Read the labels of all nodes: list edges by target column, accumulate what is decided; return a status.
+    """Read the labels of all nodes, list edges by target column, accumulate decided weight; return a status.
 
-    With w_j(x, o) the weight of state x and obligation o for start j, pi(a|x) the probability of action a and
-    rho(y|x, a) the row of (x, a), both given the observed transition, and o' the obligation after the labels of (x, a),
-    a step computes (here and in `push_rows`)
+    w_j(x, o) is the weight of state x and obligation o for start j. pi(a|x) is the probability of action a, and
+    rho(y|x, a) is the row of (x, a), both given the observed transition. o' is the obligation after the labels of
+    (x, a). A step computes, here and in `push_rows`,
 
         w'_j(y, o') = sum over x, o, a of w_j(x, o) pi(a|x) rho(y|x, a).
 
-    An edge is one (x, o), a and o' for a range of j. What is decided has o' = TRUE: w_j(x, o) pi(a|x) is accumulated.
-    `kept`: starts from this one on are dropped, as they are older than any that may be queried.
+    An edge is one (x, o), a and o' for a range of j. If o' = TRUE, w_j(x, o) pi(a|x) is accumulated.
+    `kept`: number of starts to keep; the starts from this index on are too old to be queried, so they are dropped.
     """
     s, a, base, count, actions = (
         forward.last_state,
@@ -212,7 +216,7 @@ def add_edge(workspace: Workspace, column: int, edge: int, node: int, row: int, 
 
 
 def shares_successor(table: RowTable, workspace: Workspace, entry: int) -> bool:
-    """Return whether a row has a successor in common with the observed pair; else it stays as it is (locality)."""
+    """Return whether a row shares a successor with the observed pair's row; if not, it does not change (locality)."""
     begin, end = table.row_begin[table.entry_begin[entry]], table.row_begin[table.entry_begin[entry + 1]]
     found = False
     for k in range(begin, end):
@@ -223,10 +227,11 @@ def shares_successor(table: RowTable, workspace: Workspace, entry: int) -> bool:
 def push_rows(
     table: RowTable, workspace: Workspace, forward: ForwardBuffers, columns: int, shift: int, s_next: int
 ) -> int:
-    """Push weights along the edges, column by column; return the number of segments, or -1 if scratch is full.
+    """Push weights along the edges, column by column; return the number of segments, or -1 if the workspace is full.
 
-    This is the sum of the formula in `label_step`; `probability`: pi(a|x) rho(y|x, a), over all a if rows are merged.
-    `shift`: 1 if a start is added at `s_next`, which makes every other start one older; else 0.
+    This computes the sum of the formula in `label_step`. `probability` is pi(a|x) rho(y|x, a), added up over a if rows
+    are merged. `shift`: 1 if a start is added at `s_next`, because every other start then has an index larger by 1;
+    else 0.
     """
     segments, nodes = 0, 0
     workspace.first_node[0] = 0
@@ -259,7 +264,7 @@ def push_rows(
 
 
 def push_row(table: RowTable, workspace: Workspace, forward: ForwardBuffers, edge: int, shift: int, nodes: int) -> int:
-    """Push weights along one edge; return the number of nodes that there are now, or -1 if they do not fit."""
+    """Push weights along one edge; return the new number of nodes, or -1 if there is no space."""
     source, row = workspace.edges[edge, 0], workspace.edges[edge, 1]
     first, last = workspace.edges[edge, 2], workspace.edges[edge, 3]
     for k in range(table.row_begin[row], table.row_begin[row + 1]):
@@ -281,7 +286,7 @@ def push_row(table: RowTable, workspace: Workspace, forward: ForwardBuffers, edg
 
 
 def add_node(workspace: Workspace, node: int, state: int, first: int, last: int, starts: int) -> None:
-    """Add a node without weight to the column at hand, for a range of starts."""
+    """Add a node with weight 0 to the current column, for a range of starts."""
     workspace.state_stamp[state], workspace.state_node[state] = workspace.node_clock, node
     workspace.states[node], workspace.by_state[node] = state, node
     workspace.start_range[node, 0], workspace.start_range[node, 1] = first, last
@@ -290,7 +295,7 @@ def add_node(workspace: Workspace, node: int, state: int, first: int, last: int,
 
 
 def sort_nodes(workspace: Workspace, begin: int, end: int) -> None:
-    """Sort `by_state[begin:end]`, the nodes of one column, by state: by a scan of all states if they are many."""
+    """Sort `by_state[begin:end]`, the nodes of one column, by state. Many nodes are sorted by a scan of all states."""
     if end - begin < 2:
         return
     if 8 * (end - begin) > len(workspace.state_stamp):

@@ -1,15 +1,16 @@
 """Cache of the rows of a counterfactual chain, by observed transition and state: two hash tables over growing arrays.
 
-A row depends on the observed transition of its step, on the state, and on what acts there (docs/semantics.md,
-section 3), so it is computed once (`counterfactual_rows.py`, compiled) and kept here. Rules:
+A row depends on the observed transition of its step, on the state, and on the policy in force (docs/semantics.md,
+section 3). So it is computed once (`counterfactual_rows.py`, compiled) and cached here. Rules:
 
-- A transition s, a -> s_next observed under one phase of the law has an index; (index, state) has an *entry*; an entry
-  has one row for each action that may be taken in the state, or one in all if nothing depends on the action; a row
-  has its successors, as in CSR.
-- Hash tables are open-addressed, with -1 for a free slot, and at most half full: a probe always ends.
-- The loops append and never grow an array. If one is full they return FULL and count no incomplete entry; then `grow`
-  enlarges the arrays, or clears this table if all tables of the model would have room for over MAX_SUCCESSORS.
-- Clearing changes no answer: a row computed again has the same bits.
+- A transition s, a -> s_next observed under one phase of the law has an index. Each (index, state) has an *entry*. An
+  entry has one row for each action that may be taken in the state, or a single row if nothing depends on the action.
+  Each row has its successors, as in CSR.
+- Hash tables are open-addressed, with -1 for a free slot. They are at most half full, so a probe always ends.
+- The loops append and never grow an array. If an array is full, they return FULL and do not count the incomplete entry.
+  Then `grow` enlarges the arrays, or clears this table if all tables of the model together would have space for more
+  than MAX_SUCCESSORS successors.
+- Clearing changes no answer, because a row computed again has the same bits.
 
 Compiled.
 """
@@ -39,7 +40,7 @@ MIX = 0x9E3779B97F4A7C1
 
 
 class RowBudget:
-    """Number of successors for which the tables that share this budget have allocated space."""
+    """Shared count of the successors for which tables have allocated space."""
 
     def __init__(self) -> None:
         self.allocated = 0
@@ -49,16 +50,17 @@ class RowTable:
     """Rows of one kind (EXACT, ANY or STABLE) over `states` states and `actions` actions, in arrays that grow.
 
     `observed_keys`, `observed_values` and `entry_keys`, `entry_values`: the hash tables. Entry e has the rows
-    `entry_begin[e]:entry_begin[e + 1]`, row r the `successors` `row_begin[r]:row_begin[r + 1]`. Of a row: its `action`,
-    the `weight` of that action (its probability) and the expected `reward` times the weight. Of a successor: an EXACT
-    row has in `lower` its probability itself, times the weight, and no `upper`; bounds have the `lower` and `upper`
-    bound of it without the weight, and the part of the reward that depends on it (`successor_reward`), which `reward`
-    then leaves out. `observed_count`, `entry_count`, `row_count`, `successor_count`: how much is held; `computed`: the
-    counterfactual rows computed so far, with those forgotten.
+    `entry_begin[e]:entry_begin[e + 1]`, and row r has the `successors` `row_begin[r]:row_begin[r + 1]`. A row has its
+    `action`, the `weight` (the probability of this action) and the expected `reward` times the weight. For each
+    successor of an EXACT row, `lower` has the probability times the weight, and `upper` is unused. For each successor
+    of a row of bounds, `lower` and `upper` have the bounds of the probability without the weight, and
+    `successor_reward` has the part of the reward that depends on the successor; `reward` is then without this part.
+    `observed_count`, `entry_count`, `row_count`, `successor_count`: the numbers in use. `computed`: number of
+    counterfactual rows computed so far, including those cleared.
 
-    The others are working memory for the next row: `observed` [S], the row of the observed pair `held` (-1: none) as a
-    dense vector; `place` [S], where in `successors` the last row has a state, if that is within the row and has this
-    state; `choice` [A], the probabilities of actions; `memory`, as in `monitor.causal.row`.
+    The other fields are working memory for the next row. `observed` [S]: the row of the observed pair `held` (-1: none)
+    as a dense vector. `place` [S]: the position of a state in `successors`, valid only if it lies within the last row
+    and this entry has the state. `choice` [A]: the probabilities of actions. `memory`: as in `monitor.causal.row`.
     """
 
     def __init__(self, kind: int, states: int, actions: int, budget: RowBudget | None = None) -> None:
@@ -80,7 +82,7 @@ class RowTable:
         self._budget.allocated += successors
 
     def grow(self, *, forget: bool) -> None:
-        """Double the arrays; beyond MAX_SUCCESSORS clear them instead, if `forget` allows it."""
+        """Double the arrays. If `forget`, clear them instead when they would exceed MAX_SUCCESSORS."""
         rows, successors, entries = len(self.action), len(self.successors), len(self.entry_begin) - 1
         if forget and self.entry_count > 0 and self._budget.allocated + successors > MAX_SUCCESSORS:
             self.observed_keys[:] = -1
@@ -93,7 +95,7 @@ class RowTable:
         if 2 * self.entry_count >= entries:
             self.entry_begin = longer(self.entry_begin, 2 * entries + 1)
             self.entry_keys, self.entry_values = _doubled(self.entry_keys, self.entry_values)
-        # even if few rows are used: a single state may need more than there are
+        # Double them even if few rows are used, because a single state may need more rows than the arrays have.
         self.action, self.row_begin = longer(self.action, 2 * rows), longer(self.row_begin, 2 * rows + 1)
         self.weight, self.reward = longer(self.weight, 2 * rows), longer(self.reward, 2 * rows)
         self.successors, self.lower = longer(self.successors, 2 * successors), longer(self.lower, 2 * successors)
@@ -101,7 +103,7 @@ class RowTable:
         self.successor_reward = longer(self.successor_reward, len(self.upper))
 
     def close(self) -> None:
-        """Return the allocation to the budget; a remaining user continues with its own budget."""
+        """Return the allocation to the budget. Code that still uses this table continues with a separate budget."""
         self._budget.allocated -= len(self.successors)
         self._budget = RowBudget()
 
@@ -126,7 +128,7 @@ class RowTables:
 
 
 def _hash_table(keys: int) -> tuple[Ints, Ints]:
-    """Return the slots, keys and values, of a hash table that so many keys fill up to one half."""
+    """Return the keys and values of an empty hash table that `keys` keys fill up to one half."""
     slots = 2 << (keys - 1).bit_length()
     return np.full(slots, -1, dtype=np.int64), np.zeros(slots, dtype=np.int64)
 
@@ -139,7 +141,7 @@ def _doubled(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
 
 
 def find_slot(keys: Ints, key: int) -> int:
-    """Return the slot of a key in a hash table, or the free one where it belongs (linear probing)."""
+    """Return the slot of a key in a hash table, or the free slot for it (linear probing)."""
     mask = len(keys) - 1
     slot = (key * MIX >> 17) & mask  # overflow is dropped
     while keys[slot] != -1 and keys[slot] != key:
@@ -148,7 +150,7 @@ def find_slot(keys: Ints, key: int) -> int:
 
 
 def rehash(keys: Ints, values: Ints, new_keys: Ints, new_values: Ints) -> None:
-    """Insert everything in one hash table into another."""
+    """Insert all keys and values of one hash table into another."""
     for n in range(len(keys)):
         if keys[n] != -1:
             slot = find_slot(new_keys, keys[n])

@@ -2,13 +2,14 @@
 
 An *offset* counts steps from a start point. After the same observed pair, start points of different age are at
 different offsets and have different obligations: `G<=20` at offset 0, `G<=19` at offset 1, and so on. A *column* of the
-unrolled automaton holds at most one obligation for each offset: an obligation and its successors, unless two of them
-meet at an offset. One pass over a column advances every start point; most formulas need a single column. Rules:
+unrolled automaton has at most one obligation for each offset. It contains an obligation and its successors, but if two
+successors are at the same offset, one of them is in another column. One pass over a column advances every start point.
+Most formulas need a single column. Rules:
 
 - An obligation at an offset is in exactly one column. The start is at offset 0 of column 0.
-- A successor stays in the column of its predecessor if that is free at the next offset; else it takes the first free
-  one. So the layout depends on the automaton alone, not on how far or in which calls it was unrolled: sums over columns
-  always have the same order, and the same last bit.
+- A successor stays in the column of its predecessor if this column is free at the next offset. Otherwise it takes the
+  first free column. So the layout depends on the automaton alone, not on the calls that unrolled it. Sums over columns
+  therefore have the same order, and the same last bit.
 - Unrolling stops at the horizon, where no obligation is left.
 
 See docs/semantics.md, section 6.1 (obligations).
@@ -31,12 +32,12 @@ class Unrolled:
     """Columns of an automaton, and the transitions between them.
 
     Args:
-        automaton: of a path formula or a reward; its states are obligations.
-        label_sets: [labels, layers] the label set that a label stands for at each offset; the last layer holds for all
-            later offsets. A label is a class of states (or state-action pairs) with the same label sets everywhere.
+        automaton: the automaton of a path formula or a reward; its states are obligations.
+        label_sets: [labels, layers] the label set of each label at each offset; the last layer is valid for all later
+            offsets. A label is a class of states (or state-action pairs) with the same label sets at all offsets.
 
     `obligations`: for each column, offset -> obligation. `transitions` [n, 4]: first offset, last offset (exclusive),
-    target, whether a reward is collected there. `ranges` [columns, labels, 2]: first and last (exclusive) transition of
+    target, whether a reward is collected. `ranges` [columns, labels, 2]: first and last (exclusive) transition of
     a column under a label. Both arrays are replaced when `depth`, the number of unrolled offsets, grows.
     """
 
@@ -54,7 +55,7 @@ class Unrolled:
     def extend(self, offsets: int) -> None:
         """Unroll at least `offsets` offsets, or up to the horizon.
 
-        Raises LimitError if the automaton has too many obligations; the columns then stay as they were.
+        Raises LimitError if the automaton has too many obligations; the columns are then unchanged.
         """
         if min(offsets, self.horizon) <= self.depth:
             return
@@ -63,7 +64,7 @@ class Unrolled:
         self.depth = end
         for offset in range(begin, end):
             label_sets = self._label_sets_at(offset)
-            for column in range(len(self.obligations)):  # columns added meanwhile begin at the next offset
+            for column in range(len(self.obligations)):  # columns added in this loop begin at the next offset
                 if offset in self.obligations[column]:
                     self._add_transitions(offset, column, label_sets)
         self.ranges = np.zeros((len(self.obligations), len(self._label_sets), 2), dtype=np.int64)
@@ -74,7 +75,7 @@ class Unrolled:
         self.transitions = np.array(transitions, dtype=np.int64).reshape(-1, 4)
 
     def _expand(self, begin: int, end: int) -> None:
-        """Take every step of the automaton once before anything changes: it raises LimitError when it is too large."""
+        """Take every step of the automaton once before columns change, because a step may raise LimitError."""
         obligations = {column[begin] for column in self.obligations if begin in column}
         for offset in range(begin, end):
             label_sets = self._label_sets_at(offset)
@@ -86,7 +87,7 @@ class Unrolled:
         return label_sets
 
     def _add_transitions(self, offset: int, column: int, label_sets: list[int]) -> None:
-        """Add the transitions of one obligation, one for each label, merging them with those of the offset before."""
+        """Add the transitions of one obligation, one for each label; merge equal ones with the previous offset's."""
         obligation = self.obligations[column][offset]
         rewarded = int(self.automaton.rewards(obligation))
         for label, label_set in enumerate(label_sets):
@@ -99,7 +100,7 @@ class Unrolled:
                 merged.append((offset, offset + 1, target, rewarded))
 
     def _assign(self, offset: int, obligation: int, preferred: int) -> int:
-        """Return the column of an obligation at an offset: the `preferred` one if it is free there."""
+        """Return the column of an obligation at an offset: the `preferred` column if it is free at this offset."""
         if (offset, obligation) not in self._columns:
             column = preferred
             if offset in self.obligations[preferred]:
