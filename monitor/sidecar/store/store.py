@@ -109,7 +109,7 @@ class Store:
         sent: Sequence[int] = (),
         alarms: HistoryChanges = UNCHANGED,
     ) -> None:
-        """Write all events since the last commit, their publications, evidence and alarms, and the numbers in `sent`."""
+        """Write all events since the last commit, their publications, evidence and alarms, and the numbers `sent`."""
         self.hold(evidence)
         if self.problem or self._journal is None:
             self._mark_unsaved()
