@@ -16,8 +16,8 @@ an alternative is unknown: `regret` is then a breach, and an effect is neutral.
 
 Definitions: docs/semantics.md, sections 10.1 and 10.2.
 
-Two more events close an alarm: `ended` (the episode is over) and `removed` (the formula was removed). Blindness changes no
-state by itself (`set_blind`). If blindness prevents verdicts, the alarm keeps its state. Marked verdicts advance the
+Two more events close an alarm: `ended` (the episode is over) and `removed` (the formula was removed). Blindness changes
+no state by itself (`set_blind`). If blindness prevents verdicts, the alarm keeps its state. Marked verdicts advance the
 alarm as usual.
 """
 
