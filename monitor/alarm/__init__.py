@@ -1,1 +1,1 @@
-"""The alarm room: when verdicts become an alarm, and what is said about it."""
+"""Alarms: when verdicts become an alarm, and the sentences and numbers of its alerts."""

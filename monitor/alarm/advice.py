@@ -12,7 +12,7 @@ from monitor.types import BlindReason, Handover, Verdict
 
 
 class Advice:
-    """Sentences about what to do after a verdict. `places`: least number of decimals of their numbers."""
+    """Sentences about what to do after a verdict. `places`: minimum number of decimals of their numbers."""
 
     def __init__(self, parsed: Formula, verdict: Verdict, subject: Subject) -> None:
         self._parsed, self._verdict, self._subject = parsed, verdict, subject
@@ -21,7 +21,7 @@ class Advice:
         self.places = 2
 
     def sentence(self, blind: BlindReason | None) -> str:
-        """Return what to do now, if there is something to hand over to."""
+        """Return the sentence on what to do now; empty if there is nothing to hand over to."""
         if self._handover is None:
             return self._on_effect(blind)
         change, test, handover = self._handover
@@ -39,7 +39,7 @@ class Advice:
         return self._useless(change, test, contradicted=blind is not None)
 
     def _of_then(self, test: Test, doing: str, *, helped: bool) -> str:
-        """Return what there was to do at the last step that was judged."""
+        """Return the sentence on what could have been done at the last judged step."""
         own, given, _ = self._now()
         if not helped and needless(self._parsed, self._verdict):
             return f"There was no need to act then ({own})"
@@ -48,7 +48,7 @@ class Advice:
         return f"{capital(doing)} {'helped' if helped else 'did not suffice'} then ({given})"
 
     def _useless(self, change: InterventionRef, test: Test, *, contradicted: bool) -> str:
-        """Return what to do now if handing over is not needed, or not enough; a `contradicted` model denies neither."""
+        """Return what to do now if handing over is not needed or not enough. A `contradicted` model shows neither."""
         short = noun(self._subject.short(change))
         (own, given, bound), doing = self._now(), DOING[change.kind].format(short)
         if needless(self._parsed, self._verdict):
@@ -66,7 +66,7 @@ class Advice:
         return f"Stop the agent safely; if that is impossible, {anyway}, {_misses(test, bound)}"
 
     def _unknown(self, change: InterventionRef, test: Test) -> str:
-        """Return what to do now if it is not known whether carrying on or handing over suffices."""
+        """Return what to do now if it is unknown whether carrying on or handing over suffices."""
         short, (own, given, _) = noun(self._subject.short(change)), self._now()
         doing, show = DOING[change.kind].format(short), self._does_not_show()
         if needless(self._parsed, self._verdict):
@@ -76,7 +76,7 @@ class Advice:
         return f"You decide: {show} whether {doing} suffices ({given})"
 
     def _does_not_show(self) -> str:
-        """Return what leaves open whether the goal is met."""
+        """Return the words for the reason why it is open whether the goal is met."""
         if self._verdict.bands is not None and self._verdict.bands.doubt:
             return self._poor()
         return "not recorded" if self._brevity > 1 else "the recordings do not show"
@@ -100,7 +100,7 @@ class Advice:
         return f"{DO[change.kind].format(short)} now"
 
     def without(self, blind: BlindReason | None) -> str:
-        """Return the value of carrying on, where handing over is not known to be better and nothing else says it."""
+        """Return the value of carrying on, if handing over is not known to be better and nothing else says it."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
                 if blind not in (None, "model_doubt") or test.holds(own):
@@ -114,7 +114,7 @@ class Advice:
                 return ""
 
     def credibly(self, blind: BlindReason | None) -> str:
-        """Return the credible band that leaves open whether handing over, or carrying on, suffices now."""
+        """Return the credible band that leaves open whether handing over or carrying on suffices now."""
         bands, how = self._verdict.credible_now, self._verdict.bands
         if self._handover is None or self._handover[2].helps_now is not None or blind is not None:
             return ""
@@ -127,14 +127,14 @@ class Advice:
         return f"{who} now: credibly {low} to {high} ({100 * how.level:.4g} %)"
 
     def too_late(self, blind: BlindReason | None) -> str:
-        """Return when handing over last sufficed, if it no longer does."""
+        """Return the time at which handing over last sufficed, if it no longer does."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps, latest_useful=int(latest))), (own, _) if not helps:
                 if blind is not None or test.holds(own) or in_doubt(self._parsed, self._verdict):
                     return ""
                 known = " with hindsight" if change.kind == "best" else ""
                 surely = any(is_open(each[2:]) for each in self._verdict.profile_extremes[:latest])
-                last = "surely" if surely else "last"  # of the steps since then it is not known
+                last = "surely" if surely else "last"  # the steps since then are unknown
                 return f"{capital(ACTING[change.kind])}{known} {last} sufficed {self._subject.ago(latest)}"
             case _:
                 return ""
@@ -142,7 +142,7 @@ class Advice:
     def then(self, counterfactual: str) -> str:
         """Return the value of handing over at the step at which the alarm fired.
 
-        `counterfactual`: the sentence before it, which names the intervention unless it is empty.
+        `counterfactual`: the preceding sentence, which names the intervention unless it is empty.
         """
         match self._handover, self._verdict.profile.get(0):
             case (change, _, _), (float(), float()):
@@ -152,7 +152,7 @@ class Advice:
                 return ""
 
     def numbers(self) -> list[tuple[float, Open]]:
-        """Return the numbers of the advice: carrying on, handing over, and the bound; none if they are not known."""
+        """Return the numbers of the advice: carrying on, handing over, and the bound; empty if they are unknown."""
         if self._handover is None or 0 not in self._verdict.profile:
             return []
         (own, given), ends = self._verdict.profile[0], self._open_now(1)
@@ -166,18 +166,18 @@ class Advice:
         return ends[0][:2] if ends else None
 
     def _now(self) -> tuple[str, str, str]:
-        """Return the values of carrying on and of handing over now, as far as known, and the bound."""
+        """Return the values of carrying on and of handing over now, as far as known, and the bound, as text."""
         own, given, bound = ranges(self.numbers(), self.places)
         return own, given, bound
 
     def _not_shown(self, test: Test) -> bool:
-        """Return whether what was never or hardly recorded decides whether handing over now suffices."""
+        """Return whether it depends on rarely or never recorded pairs if handing over now suffices."""
         if in_doubt(self._parsed, self._verdict) and self._verdict.latest_useful != 0:
             return True
         return len({test.holds(value) for value in self._open_now(1) or ()}) > 1
 
     def _open(self) -> bool:
-        """Return whether what was never recorded leaves the value of carrying on or of handing over now open."""
+        """Return whether unrecorded pairs leave the value of carrying on or of handing over now open."""
         return is_open(self._open_now(0)) or is_open(self._open_now(1))
 
     def _better(self, test: Test) -> bool:
@@ -195,7 +195,7 @@ class Advice:
 
 
 def _advised(parsed: Formula, verdict: Verdict) -> tuple[InterventionRef, Test, Handover] | None:
-    """Return what is advised, the test of the goal that it serves, and its effect now; None without advice."""
+    """Return the advised intervention, the test of its goal, and its effect now; None without advice."""
     handover, change = handover_of(parsed, verdict), advised_change(parsed)
     goal = parsed.goal if isinstance(parsed, Regret) else handover_goal(parsed)
     if handover is None or change is None or goal is None or goal.test is None:
@@ -204,11 +204,11 @@ def _advised(parsed: Formula, verdict: Verdict) -> tuple[InterventionRef, Test, 
 
 
 def _misses(test: Test, bound: str) -> str:
-    """Return that a value is not on the required side of the bound."""
+    """Return the words for a value that is not on the required side of the bound."""
     strictly = f"{NEEDED[test.comparison]} " if test.comparison in ("<", ">") else ""  # the value may be the bound
     return f"too {'little' if test.comparison in ('>=', '>') else 'much'} for {strictly}{bound}"
 
 
 def _instead(own: str, given: str) -> str:
-    """Return the alternative's value beside the nominal one."""
+    """Return the alternative's value and the nominal value, in words."""
     return f"{given} either way" if own == given else f"{given} instead of {own}"

@@ -1,7 +1,7 @@
-"""Reasons why a formula is blind: what each means and does.
+"""Reasons why a formula is blind, with the meaning and the effect of each.
 
-To add one, name it in `BlindReason`, describe it here, and give it where it is noticed: as a `Break` of the path, or in
-`AgentMonitor._blindness`.
+To add a reason, name it in `BlindReason`, describe it here, and return it where it is detected: as a `Break` of the
+path, or in `AgentMonitor._blindness`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from monitor.types import BlindReason
 class Blindness(msgspec.Struct, frozen=True):
     """A reason why a formula is blind.
 
-    `words`: why it cannot be answered, or the answer not be relied on. `marks`: the path is intact; steps are answered
-    and alarms advance, as without the reason, and results carry it as a mark. `ready`: it does not keep the monitor
-    itself from answering, so that it counts as ready all the same.
+    `words`: why the formula cannot be evaluated, or why its verdict is not reliable. `marks`: whether the reason only
+    marks results; the path is then intact, and steps are evaluated and alarms advance as without the reason. `ready`:
+    whether the monitor still counts as ready, because the reason does not lie in the monitor itself.
     """
 
     words: str

@@ -1,4 +1,4 @@
-"""How sure a verdict is, in sentences: exact, sampled, or resting on recordings."""
+"""Sentences on how certain a verdict is: exact, sampled, or based on recordings."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import BlindReason, FormulaSpec, RestsOn, Verdict
 
 SAYS_NOTHING: Final = 0.9
-"""Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
+"""Width, as a fraction of all possible values of a probability, from which a guaranteed band guarantees nothing."""
 MUCH: Final = 0.1
-"""Fraction of a value that was hardly or never recorded, from which the summary says so."""
+"""Fraction of a value that rests on rarely or never recorded pairs, from which the summary mentions it."""
 UNLIKELY: Final = 0.005
-"""Probability of a label from which it is named, where states are hidden."""
+"""Probability from which a label is named, if states are hidden."""
 MOST_LABELS: Final = 3
-"""Labels, and states, that are named there."""
+"""Maximum number of labels, and of states, that are named if states are hidden."""
 TOO_WIDE: Final = 0.5
 """Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
 
 
 class Certainty:
-    """Sentences about how sure a verdict is. `places`: least number of decimals beside the finding."""
+    """Sentences about how certain a verdict is. `places`: minimum number of decimals beside the finding."""
 
     def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject, places: int) -> None:
         self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
         self._brevity, self._places = subject.brevity, places
 
     def sure(self, blind: BlindReason | None) -> str:
-        """Return how sure the answer is, and if so that much was hardly recorded; nothing while blind."""
+        """Return how certain the answer is, and whether much of it was hardly recorded; empty while blind."""
         sure = self._sure(blind)
         return sure and sure + self._hardly()
 
     def _sure(self, blind: BlindReason | None) -> str:
-        """Return how sure the answer is, in a few words; nothing while blind, which says that it is not."""
+        """Return in a few words how certain the answer is; empty while blind, which says that it is uncertain."""
         verdict = self._verdict
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
             return ""
@@ -52,7 +52,8 @@ class Certainty:
         if verdict.robust is None:
             return "Exact for this model"
         if not verdict.robust:
-            # of `regret` the own value and the advice are the same in every model: only what would have been is not
+            # for `regret`, the own value and the advice are the same in every causal model; only the counterfactual
+            # value differs
             past = verdict.outcome in ("regret", "unavoidable") and verdict.quantities[0].robust is not False
             unsure = f"Not certain{' if avoidable' * past}"
             if self._brevity:
@@ -62,7 +63,7 @@ class Certainty:
         return f"Every {stable}{'' if self._brevity > 1 else 'causal '}model agrees"
 
     def _sure_of_data(self) -> str:
-        """Return how sure an answer on a learned model is."""
+        """Return how certain an answer on a learned model is."""
         verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
         if how is not None and how.delta is not None:
             if verdict.robust:
@@ -82,7 +83,7 @@ class Certainty:
         return f"{sure}: {low} to {high} ({100 * level:.4g} %)"
 
     def learned(self) -> list[str]:
-        """Return what an answer on a learned model rests on, with the bands of the agent's own value."""
+        """Return the recorded steps that support an answer on a learned model, with the bands of its own value."""
         verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
         parts, (change, basis) = [], self._basis()
         if basis is not None and max(basis.rare or 0.0, basis.never) >= MATTERS:
@@ -110,7 +111,7 @@ class Certainty:
         return [capital("; ".join(parts))] if parts else []
 
     def obtained(self) -> list[str]:
-        """Return samples and confidence of a sampled verdict."""
+        """Return the number of samples and the confidence of a sampled verdict."""
         verdict = self._verdict
         if verdict.drawn is None or verdict.method == "exact":
             return []
@@ -119,12 +120,12 @@ class Certainty:
         return [f"{samples}, {confidence}" if confidence else samples]
 
     def resampled(self) -> list[str]:
-        """Return what the inputs beyond the observed ones are drawn from, in a world with numbers."""
+        """Return the number of recorded steps from which further inputs are resampled, in a world with numbers."""
         count = self._verdict.resampled_from
         return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
 
     def believed(self) -> list[str]:
-        """Return what is believed of labels and named states, where these are hidden, and how often none was seen."""
+        """Return the belief about labels and named states if states are hidden, and how often nothing was observed."""
         verdict = self._verdict
         if verdict.likely is None:
             return []
@@ -137,7 +138,7 @@ class Certainty:
         return [capital("; ".join(parts))] if parts else []
 
     def _basis(self) -> tuple[InterventionRef, RestsOn | None]:
-        """Return the intervention that the formula is about, and what its value rests on, as far as that is known."""
+        """Return the intervention of the formula, and the recorded support of its value, as far as it is known."""
         late = handover_goal(self._parsed)
         match late or self._parsed, self._verdict.quantities:
             case (Regret(WorldRef(change)), (_, quantity)) | (Goal(WorldRef(change)), (quantity,)):
@@ -146,7 +147,7 @@ class Certainty:
                 return NOMINAL, None
 
     def _hardly(self) -> str:
-        """Return that much of another policy's value was hardly recorded, where nothing says that it is unknown."""
+        """Return a note if much of another policy's value was hardly recorded and no other sentence says so."""
         change, basis = self._basis()
         unknown = is_open(given_now(self._parsed, self._verdict)) or any(
             is_open(each.extremes) for each in self._verdict.quantities
@@ -159,12 +160,12 @@ class Certainty:
         return f"; {amount}{self._subject.named(change)} {recorded}"
 
     def _leaves_much_open(self, band: tuple[float, float]) -> bool:
-        """Return whether a credible band of the agent's own value, a probability or an effect on one, is too wide."""
+        """Return whether a credible band of the agent's own value (a probability or an effect on one) is too wide."""
         goal = next(iter(quantity_goals(self._parsed)), None)
         return goal is not None and band[1] - band[0] > TOO_WIDE * _span(goal)
 
     def _vacuous(self) -> bool:
-        """Return whether the guaranteed bands say nothing: that of some probability, or effect on one, is too wide."""
+        """Return whether the guaranteed bands are useless, because the band of a probability or effect is too wide."""
         if self._verdict.robust:
             return False
         return any(
@@ -176,7 +177,7 @@ class Certainty:
     def _confidence(self) -> str:
         """Return the confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.
 
-        *Unavoidable* is wrong at one rate if the agent meets the goal, at the other if the alternative does.
+        *Unavoidable* has two error rates: one if the agent meets the goal, another if the alternative does.
         """
         verdict = self._verdict
         if verdict.drawn is None or verdict.value is not None:
@@ -193,13 +194,16 @@ class Certainty:
 
 
 def _span(goal: Goal) -> float:
-    """Return the width of all values that a probability, or an effect on one, may have; infinite for a reward."""
+    """Return the width of the range of a probability or of an effect on one; infinite for a reward."""
     if not isinstance(goal.measure, Probability):
         return math.inf
     return 1.0 if goal.world.baseline is None else 2.0
 
 
 def _likeliest(chances: Mapping[str, float], called: Callable[[str], str]) -> str:
-    """Return the likeliest names, as they are `called`, with their probabilities; nothing if all are unlikely."""
+    """Return the likeliest names with their probabilities, as text; empty if all are unlikely.
+
+    `called`: name -> text.
+    """
     likeliest = sorted(chances.items(), key=lambda each: (-each[1], each[0]))[:MOST_LABELS]
     return ", ".join(f"{called(name)} {decimals(chance)[0]}" for name, chance in likeliest if chance >= UNLIKELY)

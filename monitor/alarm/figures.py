@@ -31,11 +31,11 @@ from monitor.types import (
 )
 
 SAME: Final = 1e-9
-"""Difference up to which the two extremes of a value count as one."""
+"""Difference up to which the two extremes of a value count as equal."""
 MATTERS: Final = 0.01
-"""Fraction of a value that was hardly or never recorded, from which it is said."""
+"""Fraction of a value that rests on rarely or never recorded pairs, from which it is mentioned."""
 ANY: Final = -math.inf, math.inf
-"""Extremes of a value of which nothing is known."""
+"""Extremes of an unknown value."""
 Number = tuple[float | None, tuple[float, float] | None]
 """A value and its bounds."""
 _figures: Final[VerdictCache[Figures]] = VerdictCache()
@@ -47,8 +47,8 @@ def figures_of(
 ) -> Figures:
     """Return the numbers of a verdict on `formula`, for an alarm in `state` with blind reason `blind`.
 
-    Only a firing alarm has advice (`handover`), and only where a policy or an action can be handed over to: decisions
-    made for the goal are none.
+    Only a firing alarm has advice (`handover`), and only if the intervention is a policy or an action. Decisions made
+    for the goal give no advice.
     """
     return _figures.get(lambda: _made(formula, verdict, state, blind), verdict, formula, state, blind)
 
@@ -64,9 +64,9 @@ def _made(formula: Formula, verdict: Verdict, state: AlarmState, blind: BlindRea
 
 
 def own(verdict: Verdict) -> Number:
-    """Return the agent's own value and its bounds: of `regret(...)` under nominal, else of the only quantity.
+    """Return the agent's own value and its bounds: for `regret(...)` the value under nominal, else the only quantity.
 
-    Both are None if a formula has several quantities, and where what was never recorded leaves the value open.
+    Both are None if a formula has several quantities, or if unrecorded pairs leave the value open.
     """
     if verdict.value is not None:
         open_ = any(is_open(quantity.extremes) for quantity in verdict.quantities)
@@ -88,22 +88,22 @@ def own_quantity(verdict: Verdict) -> Quantity | None:
 
 
 def other_quantity(verdict: Verdict) -> Quantity | None:
-    """Return the quantity of the alternative's value, of a plain formula its only one; None if it has several."""
+    """Return the quantity of the alternative's value; for a plain formula its only one, or None if it has several."""
     return verdict.quantities[-1] if own_quantity(verdict) is not None else None
 
 
 def effect_of(verdict: Verdict) -> float | None:
-    """Return the effect of a regret verdict; None for every other one, and where one of its values is open."""
+    """Return the effect of a regret verdict; None for every other verdict, and if one of its values is open."""
     return None if any(is_open(quantity.extremes) for quantity in verdict.quantities) else verdict.effect
 
 
 def is_open(extremes: tuple[float, float] | None) -> bool:
-    """Return whether what was never recorded leaves a value open, so that it is known only as an interval."""
+    """Return whether unrecorded pairs leave a value open, so that it is known only as an interval."""
     return extremes is not None and extremes[1] - extremes[0] > SAME
 
 
 def threshold_of(formula: Formula) -> Threshold | None:
-    """Return what the value is compared with; None for `=?`, or if the formula has several goals."""
+    """Return the threshold of the value; None for `=?`, or if the formula has several goals."""
     match formula:
         case Regret():
             test = formula.goal.test
@@ -127,16 +127,16 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
         helps, useful = _helps_now(formula, verdict), verdict.latest_useful
     given = given_now(formula, verdict)
     if helps is None and (in_doubt(formula, verdict) or (given is not None and not verdict.profile_extremes)):
-        useful = None  # nor is it known of earlier steps
+        useful = None  # unknown for earlier steps too
     credible = None if verdict.credible_now is None else verdict.credible_now[2:]
     return Handover(print_change(change), helps, useful, None if given == ANY else given, credible)
 
 
 def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
-    """Return the least and the greatest value of handing over now, whatever was never recorded; None if all of it was.
+    """Return the least and the greatest value of handing over now over all unrecorded pairs; None if all are recorded.
 
-    In a world with numbers, of which no draws are taken at both extremes, these are the value less and more the
-    fraction of the alternative's draws that leave what was recorded; `ANY` for a reward, which these may raise or lower
+    In a world with numbers, nothing is sampled at the extremes. There these are the value minus and plus the fraction
+    of the alternative's samples that leave the recorded range; `ANY` for a reward, which such samples may change
     without limit.
     """
     if verdict.profile_extremes:
@@ -151,13 +151,13 @@ def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
 
 
 def extrapolates(quantity: Quantity) -> bool:
-    """Return whether a value in a world with numbers leaves what was recorded, so that it may be wrong unnoticed."""
+    """Return whether a value in a world with numbers leaves the recorded range, so that it may be wrong unnoticed."""
     basis = quantity.rests_on
     return basis is not None and basis.rare is None and basis.never >= MATTERS
 
 
 def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
-    """Return whether handing over now meets the goal, and carrying on may not; None if that is not known."""
+    """Return whether handing over now meets the goal while carrying on may not; None if this is unknown."""
     if 0 not in verdict.profile or (verdict.bands is not None and NO_EXTREMES in verdict.bands.reason):
         return None
     test, given = _test(formula), given_now(formula, verdict)
@@ -170,7 +170,7 @@ def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
 
 
 def needless(formula: Formula, verdict: Verdict) -> bool:
-    """Return whether carrying on from now on meets the goal, whatever was never recorded."""
+    """Return whether carrying on from now on meets the goal, whatever unrecorded pairs lead to."""
     test = _test(formula)
     if test is None or 0 not in verdict.profile:
         return False
@@ -179,10 +179,10 @@ def needless(formula: Formula, verdict: Verdict) -> bool:
 
 
 def in_doubt(formula: Formula, verdict: Verdict) -> bool:
-    """Return whether a learned model cannot be relied on where it says that there is no use in handing over now.
+    """Return whether a learned model is unreliable when it says that handing over now is useless.
 
-    Carrying on meets the goal by its estimate, or handing over does not: but its credible band does not exclude the
-    opposite, or something is known against the model.
+    By the estimate, carrying on meets the goal or handing over does not, but the credible band does not exclude the
+    opposite, or there is other evidence against the model.
     """
     test = _test(formula)
     if test is None or verdict.bands is None or 0 not in verdict.profile:
@@ -197,7 +197,7 @@ def in_doubt(formula: Formula, verdict: Verdict) -> bool:
 
 
 def _test(formula: Formula) -> Test | None:
-    """Return what the values of carrying on and of handing over now are compared with."""
+    """Return the test with which the values of carrying on and of handing over now are compared."""
     goal = formula.goal if isinstance(formula, Regret) else handover_goal(formula)
     return None if goal is None else goal.test
 
@@ -212,16 +212,17 @@ def effect_of_now(formula: Formula) -> bool:
 
 
 def change_of(formula: Formula) -> InterventionRef | None:
-    """Return what a regret formula compares with nominal; None for every other formula."""
+    """Return the intervention that a regret formula compares with nominal; None for every other formula."""
     return formula.world.change if isinstance(formula, Regret) else None
 
 
 def advised_change(formula: Formula) -> InterventionRef | None:
-    """Return the policy or action that a formula suggests to hand over to, or the decisions that it suggests.
+    """Return the policy or action to which a formula suggests to hand over, or the decisions that it suggests.
 
-    It is that of `regret`, of `handover`, or of the effect of handing over now; None for every other formula. From now
-    on the best decisions are those of the optimal policy, so `best` is advice too. `best[k]` and `best[<=k]` are none:
-    they do not say what to do now and later; nor are `max` and `min`, whose direction need not be that of the goal.
+    It is the intervention of `regret`, of `handover`, or of the effect of handing over now; None for every other
+    formula. From now on, the best decisions are the decisions of the optimal policy, so `best` is advice too. `best[k]`
+    and `best[<=k]` are no advice, because they do not say what to do now and later. `max` and `min` are no advice
+    either, because their direction may differ from the goal's.
     """
     goal = handover_goal(formula)
     if goal is not None:
@@ -237,7 +238,7 @@ def advised_change(formula: Formula) -> InterventionRef | None:
 
 
 def fired_of(figures: Figures, judged: Judged) -> Fired:
-    """Return the part of a verdict to keep while the alarm that it fired lasts."""
+    """Return the part of a verdict that is kept while the alarm that it fired lasts."""
     return Fired(judged.verdict.outcome, figures.value, figures.alternative, judged.seq, judged.time)
 
 
@@ -251,7 +252,7 @@ class Stance(msgspec.Struct, frozen=True):
     value: float | None
 
     def differs(self, before: Stance, step: float) -> bool:
-        """Return whether answer or advice differ from `before`, or the value by more than `step`."""
+        """Return whether the answer or the advice differs from `before`, or the value by more than `step`."""
         if (self.outcome, self.holds, self.helps_now, self.robust) != (
             before.outcome,
             before.holds,
@@ -278,7 +279,7 @@ def _stance(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> St
 def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Handover | None:
     """Return the advice of a firing alarm. While blind, whether handing over helps is unknown.
 
-    A rejected model is believed only where it says that handing over helps: that is the safe side.
+    A rejected model is believed only if it says that handing over helps, because this is the safe side.
     """
     handover = handover_of(formula, verdict)
     if handover is not None and blind == "model_doubt" and handover.helps_now is False:

@@ -1,4 +1,4 @@
-"""What happened, in sentences: the values, what is required, and what another policy would have given."""
+"""Sentences on what happened: the values, the requirement, and the value under another policy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from monitor.logic.syntax import Formula, Goal, Regret, Test, WorldRef
 from monitor.types import FormulaSpec, Quantity, Verdict
 
 MOST_QUANTITIES: Final = 3
-"""Quantities listed of a formula with several."""
+"""Maximum number of quantities that are listed for a formula with several."""
 
 Open = tuple[float, float] | None
-"""Least and greatest value, whatever pairs that were never recorded lead to; None: it does not matter."""
+"""Least and greatest value over all outcomes of unrecorded pairs; None if unrecorded pairs do not matter."""
 
 
 class Finding:
-    """Sentences about what a verdict found. `places`: least number of decimals of its numbers."""
+    """Sentences about the finding of a verdict. `places`: minimum number of decimals of its numbers."""
 
     def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject) -> None:
         self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
@@ -44,7 +44,7 @@ class Finding:
         return ", met again" if self._verdict.outcome == "safe" else ""
 
     def counterfactual(self) -> str:
-        """Return the value under the intervention, and between which values it lies over all causal models."""
+        """Return the value under the intervention, and its range over all causal models."""
         match self._parsed:
             case Regret(WorldRef(change), Goal(_, _, Test())) if len(self._verdict.quantities) == 2:
                 pass
@@ -61,7 +61,7 @@ class Finding:
         return f"Had {had}{comma} {start}: {alternative}{self._unrecorded(1)}{spread}"
 
     def recourse(self) -> list[StepSentence]:
-        """Return what other decisions would have given, if the goal was missed and that was examined."""
+        """Return the values of other decisions, if the goal was missed and they were examined."""
         match self._parsed:
             case Regret(_, Goal(_, _, Test() as test)):
                 return recourse_sentences(self._verdict.recourse, test, self._subject)
@@ -79,7 +79,7 @@ class Finding:
         return [f"Causal models disagree: {self._spread()}{who}"]
 
     def all_quantities(self) -> list[str]:
-        """Return the quantities of a formula of several, where the summary leaves some out."""
+        """Return all quantities of a formula with several, if the summary leaves some out."""
         verdict = self._verdict
         if verdict.outcome is not None or len(verdict.quantities) <= MOST_QUANTITIES:
             return []
@@ -99,7 +99,7 @@ class Finding:
         return [(quantity.value, quantity.extremes) for quantity in quantities] + bound
 
     def _disagree(self) -> bool:
-        """Return whether causal models disagree. On a learned model `Certainty.learned` says it."""
+        """Return whether causal models disagree. On a learned model, `Certainty.learned` reports it."""
         verdict = self._verdict
         unknown = any(quantity.holds is None and quantity.extremes is not None for quantity in verdict.quantities)
         return verdict.robust is False and verdict.guaranteed is None and not unknown
@@ -123,7 +123,7 @@ class Finding:
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
 
     def _unrecorded(self, number: int) -> str:
-        """Return that a quantity is known only as an interval, or extrapolates, and why."""
+        """Return a note if a quantity is known only as an interval or extrapolates, with the reason."""
         quantity = self._verdict.quantities[number]
         open_ = is_open(quantity.extremes) or extrapolates(quantity)
         return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""
@@ -144,7 +144,7 @@ class Finding:
 
 
 def ends(values: list[tuple[float, Open]]) -> list[float]:
-    """Return the values, or the ends of the intervals in which they are known to lie."""
+    """Return the values; for open values, the ends of their intervals."""
     return [end for value, extremes in values for end in _known(value, extremes)]
 
 
@@ -153,6 +153,6 @@ def _known(value: float, extremes: Open) -> tuple[float, ...]:
 
 
 def ranges(values: list[tuple[float, Open]], least: int = 2) -> list[str]:
-    """Return values, or the intervals in which they are known to lie, with decimals that distinguish them."""
+    """Return values as text, open values as intervals, with enough decimals to distinguish them."""
     shown = iter(decimals(*ends(values), least=least))
     return [" to ".join(next(shown) for _ in _known(*each)) for each in values]

@@ -2,21 +2,23 @@
 
 An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Each verdict is assessed first:
 
-- `bad`: the trigger (`fails` or `holds` as `alarm.when` says; regret; with `when: unavoidable` that too). `for` of
-  them, without a good one in between, fire the alarm;
-- `breach`: unavoidable, if that is not the trigger. The goal is not met, so a firing alarm stays and its count of good
-  verdicts restarts; but it does not start an alarm, and in a pending one it neither advances nor resets the count;
-- `good`: resets a pending alarm. `keep` of them, without a bad one or a breach in between, resolve a firing one;
+- `bad`: the trigger (`fails` or `holds`, set by `alarm.when`; regret; with `when: unavoidable` also unavoidable). `for`
+  bad verdicts, without a good one in between, fire the alarm;
+- `breach`: unavoidable, if it is not the trigger. The goal is not met, so a firing alarm keeps firing and its count of
+  good verdicts restarts. But a breach does not start an alarm, and does not change the count of a pending one;
+- `good`: resets a pending alarm. `keep` good verdicts, without a bad one or a breach in between, resolve a firing
+  alarm;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
-What was never recorded is unknown, and unknown is never good: where it decides, a plain formula is assessed as if its
-answer were the bad one, and `regret` as if the agent missed its goal. But no alarm fires because of what is not known
-of an alternative: `regret` then is a breach, and an effect neutral.
+The outcome of unrecorded pairs is unknown, and unknown is never good. If unrecorded pairs decide the answer, a plain
+formula is assessed as if its answer were bad, and `regret` as if the agent missed its goal. But no alarm fires because
+an alternative is unknown: `regret` is then a breach, and an effect is neutral.
 
 Definitions: docs/semantics.md, sections 10.1 and 10.2.
 
-Two more events close it: `ended` (the episode is over) and `removed` (the formula was removed). Blindness changes no
-state by itself (`set_blind`). Where it stops verdicts the alarm keeps its state; marked verdicts advance it as usual.
+Two more events close an alarm: `ended` (the episode is over) and `removed` (the formula was removed). Blindness changes
+no state by itself (`set_blind`). If blindness prevents verdicts, the alarm keeps its state. Marked verdicts advance the
+alarm as usual.
 """
 
 from __future__ import annotations
@@ -36,12 +38,13 @@ Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Alarm of one formula for one agent. Plain data: it is part of `FormulaMonitorState`.
+    """Alarm of one formula for one agent, as plain data in `FormulaMonitorState`.
 
-    `run`: the count of bad verdicts while pending, of good ones while firing, else 0. `first_seq`, `since`: step and
-    time (seconds since the epoch) of the first bad verdict counted; None while clear. `revision`: number of alerts
-    published in this episode. The next alarm of the episode does not reset it: an agent that restarts under the same
-    episode may get the same `first_seq`, hence the same id, and (id, revision) must still be new.
+    `run`: number of counted bad verdicts while pending, of good verdicts while firing, else 0. `first_seq`, `since`:
+    step and time (seconds since the epoch) of the first counted bad verdict; None while clear. `revision`: number of
+    alerts published in this episode. The next alarm of the episode does not reset `revision`: if an agent restarts
+    under the same episode, an alarm may get the same `first_seq` and therefore the same id, but (id, revision) must be
+    new.
     """
 
     state: Place = "clear"
@@ -53,7 +56,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class AlarmChange(msgspec.Struct, frozen=True):
-    """A change of an alarm to report: its new state, and its other fields as in `Alarm` before their reset.
+    """A change of an alarm to report: its new state, and its other fields from `Alarm` before their reset.
 
     `clear` and `pending` change metrics only; `firing`, `resolved`, `ended` and `removed` are alerts. After `resolved`,
     `ended` and `removed` the alarm is `clear`.
@@ -66,12 +69,12 @@ class AlarmChange(msgspec.Struct, frozen=True):
 
     @property
     def is_alert(self) -> bool:
-        """True if this is published: the alarm fires or has fired."""
+        """True if the change is published, because the alarm fires or has fired."""
         return self.state not in ("clear", "pending")
 
 
 class Transition(msgspec.Struct, frozen=True):
-    """One row of the table. `run`: change of the count. `reports`: the state to report; None: no report."""
+    """One row of the table. `run`: change of the count. `reports`: the state to report; None for no report."""
 
     to: Place
     run: Literal["keep", "grow", "reset"]
@@ -107,24 +110,26 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
         ("firing", "removed", False): Transition("clear", "reset", "removed", "the formula is gone"),
     }
 )
-"""(state, event, this verdict completes the count) -> transition. The flag is True only where it matters."""
+"""(state, event, whether this verdict completes the count) -> transition. The flag is True only if it matters."""
 
 IDLE: Final = frozenset(event for (place, event, _), row in TABLE.items() if place == "clear" and row == NOTHING)
-"""What never moves a clear alarm, so that it need not be asked."""
+"""Events that never change a clear alarm, so that the table need not be read."""
 
 
 PLAIN_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("fails", "holds")
 REGRET_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("regret", "unavoidable")
-"""The values of `alarm.when` for a plain formula and for `regret(...)`, the default first; `_assessed` reads them."""
+"""The values of `alarm.when` for a plain formula and for `regret(...)`, the default first. `_assessed` uses them."""
 
 EFFECT: Final = "delta("
-"""How the text of an effect begins, as formulas are printed."""
+"""Beginning of the printed text of an effect."""
 
 
 def assess(verdict: Verdict, spec: AlarmSpec) -> Assessment:
-    """Return what a verdict means to the alarm. With `only_if: robust` a bad one that is not robust is neutral.
+    """Return the assessment of a verdict for the alarm.
 
-    A `=?` formula has no truth value and is always neutral; the config refuses an alarm on one.
+    With `only_if: robust`, a bad verdict that is not robust is neutral.
+
+    A formula with `=?` has no truth value and is always neutral. The configuration refuses an alarm on it.
 
     >>> regret = Verdict("regret", "exact", "gumbel", (), outcome="unavoidable")
     >>> assess(regret, AlarmSpec()), assess(regret, AlarmSpec(when="unavoidable"))
@@ -138,7 +143,7 @@ def assess(verdict: Verdict, spec: AlarmSpec) -> Assessment:
 
 def _assessed(verdict: Verdict, spec: AlarmSpec) -> Assessment:
     outcome = verdict.outcome
-    if outcome is None:  # no `regret`
+    if outcome is None:  # a plain formula
         if verdict.holds is None:
             return _unknown(verdict)
         return "bad" if verdict.holds == (spec.when == "holds") else "good"
@@ -156,7 +161,7 @@ def _assessed(verdict: Verdict, spec: AlarmSpec) -> Assessment:
 
 
 def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Assessment:
-    """Judge a regret formula that is undecided."""
+    """Assess an undecided regret formula."""
     if verdict.method == "sampled" or len(verdict.quantities) != 2:
         return "neutral"
     suffices = verdict.quantities[1].holds
@@ -164,7 +169,7 @@ def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Assessment:
 
 
 def _unknown(verdict: Verdict) -> Assessment:
-    """Judge a plain formula without a truth value: `=?`, or undecided."""
+    """Assess a plain formula without a truth value: `=?`, or undecided."""
     if verdict.reason != UNRECORDED:
         return "neutral"
     open_ = [quantity for quantity in verdict.quantities if quantity.holds is None]
@@ -191,19 +196,19 @@ def next_alarm(
 
 
 def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, AlarmChange | None]:
-    """Close an alarm with its episode (`ended`) or its formula (`removed`); only a firing one reports it.
+    """Close an alarm with its episode (`ended`) or its formula (`removed`). Only a firing alarm reports it.
 
-    The alarm returned is a new one that keeps `blind`: blindness belongs to the stream, not to the episode.
+    The returned alarm is new but keeps `blind`, because blindness belongs to the stream and not to the episode.
     """
     closed, change = _apply(alarm, how, enough=False)
     return replace(closed, revision=0), change
 
 
 def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, AlarmChange | None]:
-    """Set the reason why the formula is blind; None: it is not. The state does not change.
+    """Set the reason why the formula is blind (None if it is not). The state does not change.
 
-    A firing alarm reports the change as a new revision: the operator must know whether its values can be
-    relied on, and if not, why.
+    A firing alarm reports the change as a new revision, because the operator must know whether its values are reliable,
+    and if not, why.
     """
     if blind == alarm.blind:
         return alarm, None
@@ -226,7 +231,7 @@ def _enough(alarm: Alarm, assessment: Assessment, spec: AlarmSpec) -> bool:
 def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, AlarmChange | None]:  # noqa: FBT001 - a table key
     row = TABLE[alarm.state, event, enough]
     if row is NOTHING:
-        return alarm, None  # nearly always
+        return alarm, None  # the usual case
     run = {"keep": alarm.run, "grow": alarm.run + 1, "reset": 0}[row.run]
     advanced = replace(alarm, state=row.to, run=run)
     if row.reports is None:
@@ -236,7 +241,7 @@ def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, AlarmChange
 
 
 def _report(alarm: Alarm, state: AlarmState) -> tuple[Alarm, AlarmChange]:
-    """Return the change to report; alerts, and only they, take a new revision."""
+    """Return the change to report. Only alerts get a new revision."""
     first_seq, since = alarm.first_seq, alarm.since
     assert first_seq is not None
     assert since is not None

@@ -39,10 +39,12 @@ ALERT_VERSION = 1
 Band = tuple[float, float]
 EARLIEST: Final = -62_135_596_800.0
 LATEST: Final = 253_402_300_799.9995
-"""Seconds since the epoch: start of the year 0001, and the first time that rounds to the year 10000."""
+"""Earliest and latest time in seconds since the epoch: the start of the year 0001, and the first time that rounds to
+the year 10000."""
 
 TIMES: Final = 4096
-"""Dates kept as text: alerts of one batch share the time of sending, and each repeats when its alarm began."""
+"""Number of cached dates. Alerts of one batch share the time of sending, and each alert repeats its alarm's beginning.
+"""
 
 _encode: Final = msgspec.json.Encoder(enc_hook=np.generic.item).encode
 _compact = json.JSONEncoder(separators=(",", ":")).encode
@@ -52,8 +54,8 @@ _profiles: Final[VerdictCache[tuple[Offset, ...]]] = VerdictCache()
 class Identity(msgspec.Struct, frozen=True, dict=True):
     """Model, policies and software behind a verdict.
 
-    `policies`: name -> sha256 of its file, hexadecimal. `versions`: of the software, name -> version; they are part of
-    the evidence, but neither of an alert nor of its id. `models`: name -> sha256 of the other models in formulas.
+    `policies`: name -> SHA-256 of the policy's file, in hexadecimal. `versions`: name -> version of the software, which
+    is part of the evidence, but not of an alert or its id. `models`: name -> SHA-256 of the other models in formulas.
     """
 
     model_name: str
@@ -64,12 +66,12 @@ class Identity(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def inputs(self) -> str:
-        """JSON of models and policies, as they enter the id of an alarm."""
+        """JSON of models and policies, from which the id of an alarm is computed."""
         return _compact([self.model_sha256, sorted(self.policies.items()), sorted(self.models.items())])
 
     @cached_property
     def named_policies(self) -> tuple[Named, ...]:
-        """Its policies, by name."""
+        """The policies of the identity, ordered by name."""
         return tuple(Named(name, sha256) for name, sha256 in sorted(self.policies.items()))
 
     def same_inputs_as(self, other: Identity) -> bool:
@@ -77,7 +79,7 @@ class Identity(msgspec.Struct, frozen=True, dict=True):
         return (self.model_sha256, self.policies, self.models) == (other.model_sha256, other.policies, other.models)
 
     def changed_policies(self, other: Identity) -> frozenset[str]:
-        """Return the names of the policies of both that have different files."""
+        """Return the names of policies that both identities have, with different files."""
         common = self.policies.keys() & other.policies.keys()
         return frozenset(name for name in common if self.policies[name] != other.policies[name])
 
@@ -85,7 +87,7 @@ class Identity(msgspec.Struct, frozen=True, dict=True):
 def identity_of(
     model: AnyModel, policies: Mapping[str, PolicyTable | WorldPolicy | Reader], models: Mapping[str, AnyModel]
 ) -> Identity:
-    """Return the identity of models and policies given as values, not as files: digests of their contents."""
+    """Return the identity of models and policies given as values and not as files, with digests of their contents."""
     digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
     others = {name: sha256_of(other) for name, other in models.items()}
     return Identity(
@@ -101,20 +103,20 @@ def _content(table: PolicyTable | WorldPolicy | Reader) -> bytes:
     if isinstance(table, Reader):
         return table.content()
     if isinstance(table, WorldPolicy):
-        return table.name.encode("utf-8", "surrogatepass")  # a function has no bytes that say what it does
+        return table.name.encode("utf-8", "surrogatepass")  # a function has no bytes that define its behaviour
     array = table.probabilities if table.actions is None else table.actions
     assert array is not None
     return array.tobytes()
 
 
 def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Identity, first_seq: int) -> str:
-    """Return the id of an alarm, 32 hexadecimal digits; the same alarm has the same id in every process.
+    """Return the id of an alarm: 32 hexadecimal digits, the same in every process.
 
     It is a hash of agent, episode, formula (name, text, causal model), models, policies and the step at which the
     breach began. Episode `1` is not episode `"1"`.
     """
     about = _about(formula.name, formula.text, formula.causal_model)
-    place = f"[{_compact(agent)},{_compact(episode)},{first_seq}]"  # as `_compact` writes the list, in half the time
+    place = f"[{_compact(agent)},{_compact(episode)},{first_seq}]"  # the text that `_compact` gives, in half the time
     return hashlib.sha256(f"[{place},{about},{identity.inputs}]".encode("ascii")).hexdigest()[:32]
 
 
@@ -127,55 +129,55 @@ class Named(msgspec.Struct, frozen=True):
     """A model or a policy."""
 
     name: str
-    """Its name in the configuration; for a model the name of its file."""
+    """Name of the policy in the configuration, or of the model's file."""
     sha256: str
-    """SHA-256 of its content, hexadecimal."""
+    """SHA-256 of the content, in hexadecimal."""
 
 
 class FormulaText(msgspec.Struct, frozen=True):
-    """Formula, by name and text."""
+    """Name and text of a formula."""
 
     name: str
     """Its name in the configuration."""
     text: str
-    """Its text, in the formula language."""
+    """The formula's text, in the formula language."""
 
 
 class EvidenceLink(msgspec.Struct, frozen=True):
-    """Where the evidence of an alarm is."""
+    """Location of the evidence of an alarm."""
 
     id: str
-    """The first 32 digits of the digest in the file, which is also the file's name."""
+    """The first 32 digits of the digest in the file. This is also the file's name."""
     path: str
-    """Where the monitor serves it over HTTP; beside the store it is the file `evidence/<id>`."""
+    """Path at which the monitor serves the evidence over HTTP. Beside the store it is the file `evidence/<id>`."""
 
 
 class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Both values for a takeover at one offset, each from its own intervention state."""
+    """Own and alternative value for a takeover at one offset, each from its own intervention state."""
 
     offset: int
-    """How many steps ago; 0 is now."""
+    """Number of steps before the newest step; 0 is now."""
     nominal: float | None
     """The agent's own value."""
     alternative: float | None
     """The value under the alternative."""
     nominal_extremes: tuple[float, float] | None = None
-    """Least and greatest own value, whatever pairs that were never recorded lead to; left out if there are none."""
+    """Least and greatest own value over all outcomes of unrecorded pairs; left out if there are no such pairs."""
     alternative_extremes: tuple[float, float] | None = None
-    """The same under the alternative."""
+    """Least and greatest value under the alternative, likewise."""
 
 
 class FiredMessage(msgspec.Struct, frozen=True):
     """Summary of the verdict on which the alarm fired."""
 
     outcome: Outcome | None
-    """The outcome then."""
+    """The outcome when the alarm fired."""
     value: float | None
-    """The agent's own value then."""
+    """The agent's own value when the alarm fired."""
     alternative: Alternative | None
-    """The alternative then."""
+    """The alternative when the alarm fired."""
     seq: int
-    """The step at which it fired. The evidence proves the verdict on this step."""
+    """The step at which the alarm fired. The evidence proves the verdict on this step."""
     time: str | None
     """The time of that step."""
     time_unix: float | None
@@ -186,22 +188,22 @@ class ValueBands(msgspec.Struct, frozen=True):
     """Bands of one value on a learned model."""
 
     credible: tuple[float | None, float | None] | None
-    """Band of the value over models drawn from the posterior, in which what was never observed is as bad and as good as
-    can be, at the level `level`.
-    """
+    """Credible band, at the level `level`, of the value over models drawn from the posterior. Its ends take the worst
+    and the best outcome of unrecorded pairs."""
     guaranteed: tuple[float | None, float | None] | None
     """Bounds over every causal model and every row in the confidence set; `null` unless `causal_model` is `any`."""
     support: int | None
-    """The fewest visits among the rows that carry 90 % of the value; `null` if no learned row matters."""
+    """The smallest number of visits among the rows that contribute 90 % of the value; `null` if no learned row matters.
+    """
 
 
 class AlertBands(msgspec.Struct, frozen=True):
-    """Uncertainty of an answer on a model learned from data, and how it was obtained."""
+    """Uncertainty of a verdict on a model learned from data, and how it was computed."""
 
     value: ValueBands | None
-    """Of the agent's own value; `null` for a formula of several quantities."""
+    """Bands of the agent's own value; `null` for a formula with several quantities."""
     alternative: ValueBands | None
-    """Of the value under the alternative; `null` for plain formulas."""
+    """Bands of the value under the alternative; `null` for plain formulas."""
     effect_credible: tuple[float | None, float | None] | None
     """Credible band of the effect."""
     effect_guaranteed: tuple[float | None, float | None] | None
@@ -213,35 +215,34 @@ class AlertBands(msgspec.Struct, frozen=True):
     draws: int
     """Number of posterior models."""
     seed: int
-    """Seed they were drawn with."""
+    """Seed with which they were drawn."""
     level: float | None
     """Level of the credible bands."""
     delta: float | None
-    """Probability with which a guaranteed band may fail, for all answers together."""
+    """Probability with which any guaranteed band may fail, for all answers together."""
     reason: str
-    """Why a band or the support is missing, or fits have no answer; empty if none is."""
+    """Why a band or the support is missing, or why fits have no answer; empty if nothing is missing."""
     fits: int
-    """In a world with numbers: number of its fits to resampled recordings, instead of posterior models."""
+    """In a world with numbers, the number of fits to resampled recordings, which replace the posterior models."""
 
 
 class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The JSON document on `cfmon/alerts/<agent>/<formula>`.
 
-    Times are RFC 3339 in UTC, `null` where they are no date.
+    Times are RFC 3339 in UTC; `null` if a time is no valid date.
     """
 
     v: int
     """Version of this schema: 1."""
     id: str
-    """Identifies this alarm; the same in all its messages."""
+    """Identifies this alarm. It is the same in all messages about the alarm."""
     revision: int
-    """Grows with each change; a heartbeat repeats the newest one."""
+    """Grows with each change of the alarm. A heartbeat repeats the newest revision."""
     state: Literal["firing", "resolved", "ended", "removed"]
-    """`firing`, or how it closed: `resolved` (the goal is met again), `ended` (the episode ended or the agent fell
-    silent, with the goal not met), `removed` (the formula was changed or removed).
-    """
+    """`firing`, or how the alarm closed: `resolved` (the goal is met again), `ended` (the episode ended or the agent
+    became silent while the goal was not met), `removed` (the formula was changed or removed)."""
     blind: BlindReason | None
-    """Why the formula cannot be evaluated now, or why its result is flagged."""
+    """Why the formula cannot be evaluated now, or why its result is marked; `null` if neither."""
     severity: str
     """As configured."""
     agent: str
@@ -251,44 +252,43 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: Outcome | None
     """Outcome of `regret(...)`; `null` for every other formula."""
     value: float | None
-    """The agent's own value, by the newest verdict: a probability or an expected reward. For a plain formula under one
-    intervention, the value under it; `null` for a formula of several quantities, and where it is known as `extremes`
-    only.
-    """
+    """The agent's own value in the newest verdict: a probability or an expected reward. For a plain formula under one
+    intervention, the value under this intervention; `null` for a formula with several quantities, and if the value is
+    known only as `extremes`."""
     threshold: Threshold | None
-    """The comparison for `value`; `null` for `=?` and for a formula of several quantities."""
+    """The comparison for `value`; `null` for `=?` and for a formula with several quantities."""
     alternative: Alternative | None
     """The same quantity under the other policy; `null` for plain formulas."""
     method: Literal["exact", "sampled"]
-    """How the numbers were obtained."""
+    """How the numbers were computed."""
     effect: float | None
     """`alternative.value` minus `value`."""
     bounds: tuple[float | None, float | None] | None
-    """Bounds of `value` over every causal model of the requested class; of a sampled verdict a confidence interval."""
+    """Bounds of `value` over every causal model of the requested class; for a sampled verdict, a confidence interval.
+    """
     robust: bool | None
     """True if no causal model of the requested class changes the answer; `null` if none was requested."""
     profile: tuple[Offset, ...]
-    """Both values for each offset of the takeover, smallest first; of `handover(F, Q, h)` those of Q now; empty for
-    other plain formulas.
-    """
+    """Own and alternative value for each offset of the takeover, smallest offset first; for `handover(F, Q, h)` the
+    values of Q now; empty for other plain formulas."""
     handover: Handover | None
-    """Effect of handing over now; `null` if there is nothing to hand over to, and unless the alarm fires."""
+    """Effect of handing over now; `null` if there is nothing to hand over to, or if the alarm does not fire."""
     fired: FiredMessage
-    """Summary of the verdict on which it fired."""
+    """Summary of the verdict on which the alarm fired."""
     episode: Episode
     """The episode of the newest verdict."""
     seq: int
     """The step of the newest verdict."""
     time: str | None
-    """When the newest change happened: the time of that step, or of a change of blindness."""
+    """Time of the newest change: the time of its step, or of a change of blindness."""
     time_unix: float | None
     """The same, in seconds since the epoch."""
     since: str | None
-    """The time of the step at which the breach began: the first of the `alarm.for` bad verdicts."""
+    """Time of the step at which the breach began, with the first of the `alarm.for` bad verdicts."""
     since_unix: float | None
     """The same, in seconds since the epoch."""
     late: bool
-    """The newest step was older than `stream.max_lag` when it came."""
+    """True if the newest step was older than `stream.max_lag` when it arrived."""
     sent: str | None
     """When this message was sent."""
     sent_unix: float | None
@@ -300,26 +300,24 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: EvidenceLink | None
     """The evidence of the verdict on which the alarm fired; `null` if none could be stored."""
     summary: str
-    """What happened and how bad it is, what to do, and how sure that is, in fewer than 200 characters; it stands alone.
-    """
+    """What happened and how bad it is, what to do, and how certain this is, in fewer than 200 characters. It can be
+    read alone."""
     details: tuple[str, ...]
-    """Sentences that say the rest: the counterfactual, other decisions, and how the numbers were obtained."""
+    """Further sentences: the counterfactual, other decisions, and how the numbers were computed."""
     runbook: str | None
     """As configured."""
     extremes: tuple[float, float] | None = None
-    """Least and greatest `value`, whatever pairs (state, action) that were never recorded lead to; left out if there
-    are none, and of models that are not learned.
-    """
+    """Least and greatest `value` over all outcomes of pairs (state, action) that were never recorded; left out if there
+    are no such pairs, and for models that are not learned."""
     bands: AlertBands | None = None
-    """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""
+    """Uncertainty of the newest verdict on a model learned from data; left out for any other model."""
     rests_on: RestsOn | None = None
-    """What the value of `alternative`, or of a plain formula `value`, rests on; of `handover(...)` in a world with
-    numbers that of handing over now; left out where that is not known, and of models that are not learned.
-    """
+    """The recorded steps on which the value of `alternative` rests; for a plain formula, on which `value` rests; for
+    `handover(...)` in a world with numbers, on which the value of handing over now rests. Left out if unknown, and for
+    models that are not learned."""
     recourse: AlertRecourse | None = None
-    """Whether the missed goal of `regret(...)` could have been met, by the newest verdict; left out if the goal is met,
-    for every other formula, and where it was not examined (`recourse` in the configuration).
-    """
+    """Whether the missed goal of `regret(...)` could have been met, in the newest verdict. Left out if the goal is met,
+    for every other formula, and if this was not examined (`recourse` in the configuration)."""
 
 
 FOLLOWING: Final = (
@@ -327,11 +325,11 @@ FOLLOWING: Final = (
     "episode", "seq", "time", "time_unix", "late", "summary", "details", "extremes", "bands",
     "rests_on", "recourse",
 )  # fmt: skip
-"""Fields that follow the newest verdict without a new revision."""
+"""Fields that are updated from the newest verdict without a new revision."""
 OPTIONAL: Final = (
     "bands", "rests_on", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples", "credible_now",
 )  # fmt: skip
-"""Fields that are left out where they do not apply."""
+"""Fields that are left out if they do not apply."""
 
 
 def alert_payload(alert: Alert, identity: Identity, *, sent: float, evidence: str | None) -> bytes:
@@ -356,7 +354,7 @@ def named_policies(identity: Identity) -> tuple[Named, ...]:
 
 
 def refreshed_payload(published: Mapping[str, object], alert: Alert) -> dict[str, object]:
-    """Return a published alert with the fields of the newest verdict; the revision stays."""
+    """Return a published alert with the fields of the newest verdict. The revision is unchanged."""
     newest = plain_message(_message(alert, Named("", ""), (), sent=0.0, evidence=None))
     kept = {name: value for name, value in published.items() if name not in FOLLOWING or name in newest}
     return {**kept, **{name: newest[name] for name in FOLLOWING if name in newest}}
@@ -384,7 +382,7 @@ def _message(
         v=ALERT_VERSION,
         id=alert.id,
         revision=alert.revision,
-        state=cast('Literal["firing", "resolved", "ended", "removed"]', alert.state),  # no other is published
+        state=cast('Literal["firing", "resolved", "ended", "removed"]', alert.state),  # no other state is published
         blind=alert.blind,
         severity=alert.severity,
         agent=alert.agent,
@@ -429,7 +427,7 @@ def _profile(verdict: Verdict) -> tuple[Offset, ...]:
 def known_profile(
     verdict: Verdict,
 ) -> Iterator[tuple[int, tuple[float | None, float | None], tuple[Band | None, Band | None]]]:
-    """Yield each offset of a profile with its two values, None where they are open, and their extremes, if any."""
+    """Yield each offset of a profile with its two values (None for open values) and their extremes, if any."""
     for offset in sorted(verdict.profile):
         nominal, alternative = verdict.profile[offset]
         if offset >= len(verdict.profile_extremes):
@@ -442,7 +440,7 @@ def known_profile(
 
 
 def alert_bands(verdict: Verdict) -> AlertBands | None:
-    """Return the uncertainty of a verdict on a learned model; None on any other."""
+    """Return the uncertainty of a verdict on a learned model; None on any other model."""
     how = verdict.bands
     if how is None:
         return None
@@ -469,7 +467,7 @@ def _value_bands(quantity: Quantity | None) -> ValueBands | None:
 
 
 def plain_message(message: msgspec.Struct) -> dict[str, object]:
-    """Return a message as JSON data: its fields in order, without `OPTIONAL` ones that are None.
+    """Return a message as JSON data: its fields in order, without `OPTIONAL` fields that are None.
 
     Infinity and NaN become None.
     """

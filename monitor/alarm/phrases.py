@@ -1,4 +1,4 @@
-"""Words of sentences: interventions, numbers. Numbers are rounded to as many decimals as distinguish them."""
+"""Words for sentences: interventions and numbers. Numbers have as many decimals as are needed to distinguish them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from monitor.logic.syntax import Comparison, InterventionRef
 from monitor.types import Departing, RestsOn, WrongRow
 
 MOST_DECIMALS = 12
-"""Most decimals shown: closer numbers are equal for a verdict too."""
+"""Maximum number of decimals shown. Numbers that differ less are equal for a verdict too."""
 LARGE = 1e7
-"""Numbers of this size are shown by their digits and a power of ten."""
+"""Numbers from this size on are shown with a power of ten."""
 
 NOUN: Final = {
     "nominal": "'nominal'",
@@ -39,13 +39,14 @@ BEEN: Final = {
     "model": "model '{}' been in force",
     "optimal": "the optimal policy taken over",
 }
-"""An intervention as a noun, as an instruction, as a gerund, and after "had"; `noun` and `been` add the others."""
+"""Words for kinds of intervention: as a noun, as an instruction, as a gerund, and after "had". `noun` and `been` give
+the words for the other kinds."""
 
 NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">=": "at least", ">": "more than"}
 
 
 def noun(change: InterventionRef, *, hindsight: bool = True) -> str:
-    """Return an intervention as a noun. `hindsight`: decisions made for the goal know transitions after them."""
+    """Return an intervention as a noun. `hindsight`: whether decisions made for the goal know later transitions."""
     known = " in hindsight" * hindsight
     if change.limit is not None:
         return f"at most {_decisions(change.limit)} changed{_towards(change)}{known}"
@@ -57,7 +58,7 @@ def noun(change: InterventionRef, *, hindsight: bool = True) -> str:
 
 
 def been(change: InterventionRef, *, hindsight: bool = True) -> str:
-    """Return an intervention as it follows "had"; `hindsight` as in `noun`."""
+    """Return an intervention in the form that follows "had". `hindsight`: as in `noun`."""
     known = " in hindsight" * hindsight
     if change.limit is not None:
         towards = _towards(change) or " for the better"
@@ -70,7 +71,7 @@ def been(change: InterventionRef, *, hindsight: bool = True) -> str:
 
 
 def _towards(change: InterventionRef) -> str:
-    """Return what `max` and `min` decide for; nothing for other changes, which need not say it."""
+    """Return the purpose of the decisions of `max` and `min`; empty for other interventions."""
     match change.name:
         case "max" | "min" if change.decides:
             return f" for the {'largest' if change.largest else 'smallest'} value"
@@ -92,7 +93,7 @@ def capital(text: str) -> str:
 
 
 def steps(count: float) -> str:
-    """Return a number of steps in words; the median of some may be a fraction.
+    """Return a number of steps in words. The number may be a fraction, for example a median.
 
     >>> steps(1), steps(2.0), steps(2.5)
     ('1 step', '2 steps', '2.5 steps')
@@ -102,7 +103,7 @@ def steps(count: float) -> str:
 
 
 def basis_text(basis: RestsOn) -> str:
-    """Return what a value rests on, as it follows "rests on".
+    """Return the recorded support of a value, as words that follow "rests on".
 
     >>> basis_text(RestsOn(1204, rare=0.031, never=0.0))
     '1,204 recorded steps, 3.1 % of its steps are ones recorded fewer than 5 times'
@@ -121,12 +122,12 @@ def basis_text(basis: RestsOn) -> str:
 
 
 def bases_text(bases: Mapping[str, RestsOn]) -> list[str]:
-    """Return what each of some values rests on, by the intervention as text."""
+    """Return a sentence on the recorded support of each value. `bases`: intervention as text -> support."""
     return [f"{name!r} rests on {basis_text(basis)}" for name, basis in bases.items()]
 
 
 def percent(fraction: float) -> str:
-    """Return a fraction in percent with two digits; what is not 0 or all never looks like it.
+    """Return a fraction in percent with two digits. Only 0 and 1 are shown as 0 % and 100 %.
 
     >>> [percent(fraction) for fraction in (0.0, 0.00001, 0.004, 0.125, 0.9999, 1.0)]
     ['0 %', 'under 0.1 %', '0.4 %', '12 %', 'over 99 %', '100 %']
@@ -139,7 +140,7 @@ def percent(fraction: float) -> str:
 
 
 def decimals(*values: float, least: int = 2) -> list[str]:
-    """Return the numbers with as many decimals as distinguish them, at least `least`; large ones with as many digits.
+    """Return the numbers with enough decimals to distinguish them, at least `least`; large numbers with enough digits.
 
     >>> decimals(0.7999, 0.8), decimals(1e300, 2.5), decimals(0.5, least=3)
     (['0.7999', '0.8000'], ['1e+300', '2.5'], ['0.500'])
@@ -148,7 +149,7 @@ def decimals(*values: float, least: int = 2) -> list[str]:
 
 
 def places(*values: float) -> int:
-    """Return how many decimals distinguish the numbers: at least two."""
+    """Return the number of decimals that distinguishes the numbers, at least two."""
     for count in range(2, MOST_DECIMALS):
         if len(set(_with_places(values, count))) == len(set(values)):
             return count
@@ -157,12 +158,12 @@ def places(*values: float) -> int:
 
 def _with_places(values: tuple[float, ...], count: int) -> list[str]:
     large = any(abs(value) >= LARGE for value in values)
-    # z: what rounds to zero has no sign
+    # z: a number that rounds to zero has no sign
     return [f"{value:.{count + 2}g}" if large else f"{value:z.{count}f}" for value in values]
 
 
 def shortened(name: str, most: int) -> str:
-    """Return a name of at most `most` characters: of a longer one both ends, with an ellipsis where some are left out.
+    """Return a name with at most `most` characters. A longer name keeps both ends, with an ellipsis in between.
 
     >>> shortened("warehouse-north-agv-0017", 12)
     'wareho…-0017'
@@ -180,7 +181,7 @@ def departing_text(departing: Departing) -> str:
 
 
 def wrong_row_text(row: WrongRow) -> str:
-    """Return a rejected row of the model, and how far it is off, as text."""
+    """Return a rejected row of the model, and its deviation from the observations, as text."""
     words = f"state {row.state}, action {row.action}: next state {row.successor} seen {row.seen} times of {row.visits}"
     words += f", the model's probability is {row.probability:.3g}"
     if row.impossible:

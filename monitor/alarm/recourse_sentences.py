@@ -1,8 +1,8 @@
-"""Whether a missed goal could have been met: as part of an alert, and in sentences.
+"""Whether a missed goal could have been met: the data in an alert, and sentences.
 
-The sentences say what would have been, never what to do: the changed decisions are chosen with knowledge that nobody
-had then. Steps have their numbers, so that a sentence is still true when it is read later; how long ago one was is said
-beside its number, as in the other sentences.
+The sentences say what would have happened, never what to do, because the changed decisions are chosen with knowledge
+that nobody had at that time. Steps are named by number, so that a sentence is still true when it is read later. Beside
+the number, the sentence says how many steps ago it was.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from monitor.types import Avoidable, Changes, Recourse, State
 
 
 class StepSentence(NamedTuple):
-    """A sentence that names a step, in two parts; `offset`: how many steps before the verdict's that is, None: no step.
+    """A sentence that names a step, in two parts.
 
-    The number is not in it: agents on the same path share the sentence, and each counts its steps.
+    `offset`: number of steps from the named step to the verdict's step; None if no step is named.
+
+    The step's number is not included, because agents on the same path share the sentence but number their steps
+    differently.
     """
 
     before: str
@@ -38,54 +41,52 @@ class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fewest decisions whose change meets the goal, chosen in hindsight, with the first of them."""
 
     count: int
-    """Number of changed decisions, at most 3; all others are unchanged."""
+    """Number of changed decisions, at most 3. All other decisions are unchanged."""
     value: float
     """The value with these changes."""
     seq: int
-    """The step of the first changed decision; up to it nothing is different."""
+    """The step of the first changed decision. Before it, nothing is different."""
     offset: int
-    """How many steps that is before the step `seq` of the alert."""
+    """Number of steps from that step to the step `seq` of the alert."""
     state: State
-    """The state in which it was made, as the model's index; of a world with numbers, the numbers."""
+    """The state in which this decision was made: the model's index, or the numbers in a world with numbers."""
     taken: int | None
-    """The action taken, as the model's index; `null`: none yet."""
+    """The action taken, as the model's index; `null` if no action was taken yet."""
     taken_name: str
-    """What the configuration's `actions` call it, else its name in the model; empty if actions have none."""
+    """The words for this action in the configuration's `actions`, or its name in the model; empty if it has no name."""
     proposed: int
     """The action to take instead."""
     proposed_name: str
-    """What it is called, likewise."""
+    """The words or the name for the proposed action, likewise."""
     samples: int | None = None
-    """Number of draws of which the value is the mean; left out if it is exact."""
+    """Number of samples of which the value is the mean; left out if the value is exact."""
 
 
 class AlertRecourse(msgspec.Struct, frozen=True):
     """Whether the missed goal could have been met by other decisions from the formula's offset on.
 
-    The values are exact, by the Gumbel-Max causal model, except in a world with numbers, where noise may be drawn.
+    The values are exact under the Gumbel-Max causal model, except in a world with numbers, where noise may be sampled.
     """
 
     avoidable: Avoidable | None
-    """`foresight`: the policy that is best without hindsight would have met it; `hindsight`: only the best decisions in
-    hindsight; `no`: nobody. `null`: not known, for the `reason`.
-    """
+    """`foresight`: the best policy without hindsight would have met the goal. `hindsight`: only the best decisions in
+    hindsight would have met it. `no`: no decisions would have met it. `null`: unknown, for the `reason`."""
     robust: bool | None
-    """True if no causal model of the requested class changes `avoidable`; `null` if none was requested, or not known.
-    """
+    """True if no causal model of the requested class changes `avoidable`; `null` if no class was requested, or if
+    unknown."""
     best: float | None
-    """Value of the best decisions in hindsight: no policy has a better one."""
+    """Value of the best decisions in hindsight. No policy has a better value."""
     optimal: float | None
     """Value of the policy that is best without hindsight."""
     changes: AlertChanges | None
-    """The fewest changed decisions that would have met the goal; `null` if three are not enough, or if it could not be
-    met.
-    """
+    """The fewest changed decisions that would have met the goal; `null` if three are not enough, or if the goal could
+    not be met."""
     reason: str
-    """Why something is not known; empty if all is."""
+    """Why something is unknown; empty if everything is known."""
 
 
 def alert_recourse(recourse: Recourse | None, seq: int, actions: WordsOfActions = ()) -> AlertRecourse | None:
-    """Return the part of an alert; `seq`: the step of the verdict. None if the verdict was not examined."""
+    """Return the part of an alert on recourse; None if the verdict was not examined. `seq`: the step of the verdict."""
     if recourse is None:
         return None
     return AlertRecourse(
@@ -115,12 +116,12 @@ def _changes(changes: Changes, seq: int, words: Mapping[str, str]) -> AlertChang
 
 
 def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject) -> list[StepSentence]:
-    """Return what other decisions would have given, one sentence each.
+    """Return sentences on the values of other decisions.
 
     Args:
-        recourse: of a verdict; None: not examined, nothing is said.
-        test: of the goal.
-        subject: says when decisions were made.
+        recourse: recourse of a verdict; None if it was not examined, so that there are no sentences.
+        test: test of the goal.
+        subject: gives the words for the time of decisions.
     """
     if recourse is None:
         return []
@@ -159,7 +160,7 @@ def _instead(changes: Changes, subject: Subject) -> str:
 
 
 def _could(recourse: Recourse, test: Test, *, hindsight: bool) -> tuple[str, str]:
-    """Return whether the goal could have been met: before the words since when, and after them, with the values."""
+    """Return whether the goal could have been met, with the values: the words before and after the starting time."""
     assert recourse.best is not None
     assert recourse.optimal is not None
     unsure = "; other causal models may disagree" if recourse.robust is False else ""

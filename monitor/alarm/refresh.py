@@ -1,4 +1,4 @@
-"""A published alert updated with a newer verdict, computed when shown."""
+"""Update a published alert with a newer verdict, when it is shown."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _read: Final = lru_cache(maxsize=4096)(parse)
 
 
 def refreshed(alert: Alert, news: Refreshed) -> Alert:
-    """Return the `alert` of a firing alarm with the verdict of `news`; the revision is unchanged.
+    """Return the `alert` of a firing alarm with the verdict of `news`. The revision is unchanged.
 
-    So is the path: it belongs to the evidence, which proves the verdict on which the alarm fired.
+    The path is unchanged too, because it belongs to the evidence, which proves the verdict on which the alarm fired.
     """
     judged, spec = news.judged, news.spec
     formula = _read(spec.text)

@@ -1,4 +1,4 @@
-"""What a sentence is about: a quantity in words, and from when it is counted."""
+"""The subject of a sentence: a quantity in words, and the step from which it is counted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from monitor.model.action_names import action_in_words
 from monitor.types import FormulaSpec, Verdict
 
 LONGEST_QUOTE: Final = (60, 40, 24)
-"""Longest formula that is quoted, in characters; a longer one is named instead. By brevity."""
+"""Maximum number of characters of a quoted formula, by brevity. A longer formula is named instead."""
 LONGEST_NAME: Final = (80, 24, 12)
-"""Longest name, in characters; a longer one is shortened. By brevity."""
+"""Maximum number of characters of a name, by brevity. A longer name is shortened."""
 NOW: Final = "from now on"
 
 
@@ -34,11 +34,11 @@ class Subject:
     """Words for the quantities of one verdict.
 
     Args:
-        formula: with the words for its labels and for actions.
-        verdict: on it.
-        pairs: length of the verdict's path; 0: unknown.
-        past: how steps are counted: back from now, or from the step that the sentence is about.
-        brevity: how much shorter than usual the words are; a key of `LONGEST_NAME`.
+        formula: the formula, with words for its labels and for actions.
+        verdict: verdict on the formula.
+        pairs: number of pairs of the verdict's path; 0 if unknown.
+        past: how steps are counted: back from now (`ago`), or from the step that the sentence is about (`before`).
+        brevity: level of shortening of the words; an index of `LONGEST_NAME`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Subject:
         self._labels, self.brevity = dict(formula.labels), brevity
 
     def name(self, name: str) -> str:
-        """Return a name, shortened where the words have to be short."""
+        """Return a name, shortened if the words have to be short."""
         return shortened(name, LONGEST_NAME[self.brevity])
 
     def short(self, change: InterventionRef) -> InterventionRef:
@@ -68,17 +68,17 @@ class Subject:
         return replace(change, name=self.action(change.name, 0).removeprefix("action "))
 
     def action(self, name: str, number: int) -> str:
-        """Return how a sentence names an action."""
+        """Return the words for an action."""
         return action_in_words(name, number, self._formula.actions)
 
     def quote(self, text: str, otherwise: str) -> str:
-        """Return a formula, or other words for one that is too long."""
+        """Return a formula, or `otherwise` if the formula is too long."""
         shown = " ".join(text.split())
         return shown if len(shown) <= LONGEST_QUOTE[self.brevity] else otherwise
 
     @property
     def back(self) -> int | None:
-        """How many steps before the newest one the intervention begins; None: not known."""
+        """Number of steps from the beginning of the intervention to the newest step; None if unknown."""
         offset = self._verdict.offset
         if offset >= 0:
             return offset
@@ -94,11 +94,11 @@ class Subject:
         return noun(self.short(change), hindsight=self.hindsight)
 
     def of_path(self, measure: Probability | Reward) -> str:
-        """Return in words the measure on the path as it happened, from the formula's offset on."""
+        """Return the words for the measure on the actual path, from the formula's offset on."""
         return self.of(measure, self.when())
 
     def in_world(self, world: WorldRef, measure: Probability | Reward) -> str:
-        """Return the measure of a plain goal, with its intervention."""
+        """Return the words for the measure of a plain goal, with its intervention."""
         if world.baseline is not None:
             if self.brevity > 1:
                 return f"effect of {self.named(world.change)} on {self.of(measure)}"
@@ -110,7 +110,7 @@ class Subject:
         return self.of_path(measure)
 
     def of(self, measure: Probability | Reward, when: str = NOW) -> str:
-        """Return the measure and from when it is counted."""
+        """Return the words for a measure, and for the step from which it is counted."""
         words = self._in_words(measure.path) if isinstance(measure, Probability) else None
         if words is None:
             words = self.quote(_inside(self._formula.text), f"the goal of '{self.name(self._formula.name)}'")
@@ -118,7 +118,7 @@ class Subject:
         return f"P({words}{since})" if isinstance(measure, Probability) else f"expected reward({words}{since})"
 
     def _in_words(self, path: Formula) -> str | None:
-        """Return the most common goals in words; None for any other, which is quoted."""
+        """Return the most common goals in words; None for any other goal, which is quoted."""
         if isinstance(path, Until) and (late := handover_goal(Goal(WorldRef(), Probability(path)))) is not None:
             return f"too late for {noun(self.short(late.world.change))} within {steps(path.high)}"
         match path:
@@ -141,17 +141,17 @@ class Subject:
         return f"{'not' if label in self._labels else 'no'} {self.label(label)} {when}"
 
     def when(self) -> str:
-        """Return from when a quantity is counted; `NOW` only for offset 0."""
+        """Return the words for the step from which a quantity is counted; `NOW` only for offset 0."""
         start = self.start()
         return start if start == NOW else f"from {start.removeprefix('at ')}"
 
     def starting(self) -> str:
-        """Return from when an intervention is in force, as a participle."""
+        """Return the words for the step from which an intervention is in force, as a participle."""
         start = self.start()
         return start if start == NOW else f"starting {start}"
 
     def start(self) -> str:
-        """Return when the intervention begins; `NOW` only for offset 0."""
+        """Return the words for the step at which the intervention begins; `NOW` only for offset 0."""
         verdict = self._verdict
         offset, clipped = verdict.offset, verdict.clipped
         first = "the oldest step still held" if verdict.start_dropped else "the episode's start"
@@ -163,12 +163,12 @@ class Subject:
         return f"at {first}, {self.ago(offset)}" if clipped else self.ago(offset)
 
     def ago(self, count: int) -> str:
-        """Return how many steps ago something was."""
+        """Return the words for a number of steps ago."""
         return f"{steps(count)} {self._past}" if count else "just now"
 
 
 def _inside(text: str) -> str:
-    """Return the content of the last outermost brackets: the measure of a goal or a regret formula."""
+    """Return the content of the last outermost brackets, which is the measure of a goal or a regret formula."""
     text = re.sub(r"//[^\n]*", "", text)
     end = text.rindex("]")
     depth = 1

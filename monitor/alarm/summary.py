@@ -1,12 +1,12 @@
-"""Sentences of an alert: a summary that stands alone, and details.
+"""Sentences of an alert: a summary that can be read alone, and details.
 
 A person woken at night must be able to act on the summary alone, and to read it out on the telephone. It says what
-happened and how bad it is, what to do, and how sure that is. It has fewer than 200 characters, whatever the names and
-numbers are. The details are the counterfactual, what else could have been done, and how the numbers were obtained.
+happened and how bad it is, what to do, and how certain this is. It has fewer than 200 characters, whatever the names
+and numbers are. The details are the counterfactual, other possible decisions, and how the numbers were computed.
 
-The numbers are those of the verdict. They are rounded to two decimals, or to as many as distinguish a value from the
-threshold it misses. The numbers of one summary have the same number of decimals where there is room. Quotes are from
-the user's formula.
+The numbers are the numbers of the verdict. They are rounded to two decimals, or to more if these are needed to
+distinguish a value from the threshold it misses. All numbers in one summary have the same number of decimals if there
+is room. Quotes are from the user's formula.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from monitor.logic.syntax import Formula
 from monitor.types import AlarmState, BlindReason, FormulaSpec, Verdict
 
 LONGEST: Final = 199
-"""Most characters of a summary."""
+"""Maximum number of characters of a summary."""
 LONGEST_AGENT: Final = 40
-"""Most characters of an agent's name in a summary; a longer one is shortened."""
+"""Maximum number of characters of an agent's name in a summary. A longer name is shortened."""
 RUNBOOK: Final = "Follow the runbook"
-"""What a firing alarm advises that has nothing else to advise."""
+"""Advice of a firing alarm that has no other advice."""
 Spoken = AlarmState | Literal["fired"]
 _kept: Final[VerdictCache[_Parts]] = VerdictCache()
 
 
 class Told(NamedTuple):
-    """The sentences of an alert: `summary` stands alone, `details` [n] say the rest."""
+    """The sentences of an alert. `summary` can be read alone; `details` [n] are further sentences."""
 
     summary: str
     details: tuple[str, ...]
@@ -47,7 +47,7 @@ class Told(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Sentences without the agent, the numbers of steps and the full stops."""
+    """Sentences without the agent's name, the numbers of steps and the full stops."""
 
     summary: tuple[str, ...]
     details: tuple[str | StepSentence, ...]
@@ -66,12 +66,12 @@ def tell(
 ) -> Told:
     """Return the sentences for an alert in `state`, after `verdict`. `parsed`: the formula's text, parsed.
 
-    `fired` describes the step at which the alarm fired, as its picture does, and gives no advice. `path_length`: pairs
-    of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was. `seq`: its step.
-
-    Names are shortened, and the least important words left out, as far as the summary would be too long otherwise.
+    The state `fired` describes the step at which the alarm fired, as the alarm's picture does, and gives no advice.
+    `path_length`: number of pairs of the verdict's path; 0 if unknown, so that the sentences do not say how many steps
+    ago an `@-k` was. `seq`: step of the verdict. If the summary would be too long, names are shortened and the least
+    important words are left out.
     """
-    pairs = path_length if verdict.offset < 0 else 0  # else no sentence depends on it
+    pairs = path_length if verdict.offset < 0 else 0  # otherwise no sentence depends on it
     past: Final = "before" if state == "fired" else "ago"
 
     def parts(brevity: int) -> _Parts:
@@ -105,9 +105,9 @@ def _parts(
     state: Spoken,
     blind: BlindReason | None,
 ) -> _Parts:
-    """Return the sentences without the agent, and without numbers of steps."""
+    """Return the sentences without the agent's name and without numbers of steps."""
     finding, advice = Finding(formula, parsed, verdict, subject), Advice(parsed, verdict, subject)
-    if state == "firing" and subject.brevity <= 1:  # finding and advice, which stand side by side
+    if state == "firing" and subject.brevity <= 1:  # finding and advice are shown side by side
         numbers = finding.numbers(), advice.numbers()
         finding.places = advice.places = max(places(*ends(each)) for each in numbers)
     certainty = Certainty(formula, parsed, verdict, subject, finding.places)
@@ -154,7 +154,7 @@ def _parts(
 
 
 def _caution(blind: BlindReason | None) -> str:
-    """Return the warning that precedes everything else."""
+    """Return the warning at the beginning of the summary."""
     match blind:
         case None:
             return ""

@@ -1,7 +1,7 @@
 """Judgement of a takeover: the formula behind it, its outcome, and a sentence about it.
 
-The formula is a conjunction of two goals, both from the takeover's first step on. The first is the goal on the path as
-it was. The second is the goal under the deployed policy (docs/semantics.md, section 8.5).
+The formula is a conjunction of two goals, both from the takeover's first step on. The first is the goal on the actual
+path. The second is the goal under the deployed policy (docs/semantics.md, section 8.5).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _OUTCOMES: Final[dict[tuple[bool | None, bool | None], TakeoverOutcome]] = {
     (False, True): "harmful",
     (False, False): "futile",
 }
-"""By whether the goal was met, and whether the deployed policy would have met it."""
+"""(Whether the goal was met, whether the deployed policy would have met it) -> outcome."""
 
 
 def takeover_formula(goal: Goal, deployed: str, since: int) -> And:
-    """Return the formula whose quantities are what happened and what the deployed policy would have done.
+    """Return the formula whose quantities are the observed outcome and the outcome under the deployed policy.
 
-    `goal`: its measure and its test count, its world does not. `deployed`: a name of the deployed policy. `since`:
+    `goal`: goal whose measure and test are used; its world is not. `deployed`: a name of the deployed policy. `since`:
     number of transitions observed since the takeover.
     """
     changes = NOMINAL, InterventionRef("policy", deployed)

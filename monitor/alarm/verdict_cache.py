@@ -1,7 +1,7 @@
-"""What is made from a verdict, kept while agents on the same path share it.
+"""Cache of values computed from a verdict, while agents on the same path share the verdict.
 
-Most alerts of a fleet are about a verdict that another agent got before (`runtime/shared_verdicts.py`). What alerts on
-one verdict have in common is made once: figures, sentences, and the bytes of the evidence.
+Most alerts of a fleet are about a verdict that another agent got before (`runtime/shared_verdicts.py`). The common
+parts of alerts on one verdict are computed once: figures, sentences, and the bytes of the evidence.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from monitor.types import Verdict
 _T = TypeVar("_T")
 
 ENTRIES: Final = 2048
-"""Values kept. When they are full, all are forgotten: the next ones fill them again."""
+"""Maximum number of cached values. At the maximum, all are removed and collected anew."""
 
 OFFSETS: Final = 64
-"""Longest profile of a verdict of which something is kept: longer ones take more memory, and hardly any is shared."""
+"""Maximum length of the profile of a cached verdict. Longer profiles take more memory, and are hardly ever shared."""
 
 
 class VerdictCache(Generic[_T]):
-    """Values made from verdicts, and from an `owner` that lives as long as its formula.
+    """Cache of values made from verdicts, and from an `owner` that lives as long as its formula.
 
-    A verdict is recognized by the identity of its quantities and its recourse: each copy of a shared verdict has the
-    same objects. An entry keeps these objects, so no others can get their identity. All other fields are compared.
+    A verdict is recognized by the identity of its quantities and its recourse, because each copy of a shared verdict
+    has the same objects. An entry keeps these objects alive, so no other objects can get their identity. All other
+    fields are compared.
     """
 
     def __init__(self) -> None:
         self._entries: dict[tuple[Hashable, ...], tuple[Verdict, object, _T]] = {}
 
     def get(self, make: Callable[[], _T], verdict: Verdict, owner: object, *context: Hashable) -> _T:
-        """Return the value for this verdict, owner and context; `make` it if none is kept."""
+        """Return the value for this verdict, owner and context. If it is not cached, call `make`."""
         key = (id(verdict.quantities), id(verdict.recourse), id(owner), *context)
         found = self._entries.get(key)
         if found is not None and (found[0] is verdict or found[0] == verdict):

@@ -1,6 +1,6 @@
-"""Audits: recordings as Parquet evaluated again, under any configuration, by bucket of agents and by date.
+"""Audits: evaluate Parquet recordings again, under any configuration, by bucket of agents and by date.
 
-`plan.py`: what is to be done; `gaps.py`: what the recordings lack; `partition.py`: one bucket on one date, by the code
-of `run`; `schedule.py`: in this process, or by Dask; `results.py`: what was found; `audit_page.py`: a page with
-pictures.
+`plan.py` plans the work, and `gaps.py` finds gaps in the recordings. `partition.py` evaluates one bucket on one date,
+with the code of `run`. `schedule.py` runs partitions in this process or with Dask. `results.py` collects the findings,
+and `audit_page.py` writes a page with pictures.
 """

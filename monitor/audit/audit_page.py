@@ -11,15 +11,15 @@ from monitor.audit.results import OUTCOMES, AlarmDifferences, Findings, Raised
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas
 
 MOST_AGENTS: Final = 60
-"""Agents in the picture: those with most alarms. The others are one row."""
+"""Maximum number of agents in the picture, agents with the most alarms first. The other agents share one row."""
 
 MOST_ALARMS: Final = 200
-"""Alarms in a list of differences."""
+"""Maximum number of alarms in a list of differences."""
 
 CELL: Final = 14
 LEFT: Final = 170
 SHADES: Final = ("#dceaf3", "#9cc4de", "#4d93bd", "#005a8f")
-"""Colours of a cell: 1, 2 to 4, 5 to 9, and more alarms."""
+"""Colours of a cell with 1, 2 to 4, 5 to 9, and more alarms."""
 
 STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
@@ -43,10 +43,10 @@ def page(
     Args:
         title: heading.
         days: all dates of the audit, in order.
-        found: what was found.
+        found: findings of the audit.
         notes: sentences that come first: gaps, limits.
         inputs: pairs of a name and a text: configuration, recordings, numbers.
-        before: what was compared with, and the difference.
+        before: name of the former audit, and the differences from it; None without a comparison.
     """
     dates = sorted({day.partition("~")[0] for day in days} | {alarm.day for alarm in found.raised})
     sections = [
@@ -135,7 +135,7 @@ def _width(dates: Sequence[str]) -> float:
 
 
 def _dates(canvas: Canvas, dates: Sequence[str], y: float) -> None:
-    """Name about every seventh day."""
+    """Label every seventh day."""
     for place in range(0, len(dates), 7):
         canvas.text((LEFT + place * CELL, y), dates[place], size=11, ink=FAINT)
 

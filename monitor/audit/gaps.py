@@ -1,4 +1,4 @@
-"""What recordings lack: steps, by their sequence numbers, and days. Computed from columns alone; nothing is decoded."""
+"""Find gaps in recordings: missing steps, by sequence number, and missing days. No message is decoded."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Gaps:
     Attributes:
         agents: number of agents.
         steps: number of messages that are steps.
-        invalid: number of messages that are none.
-        lost: messages that the monitor had noted as lost.
-        missing: (agent, day) -> sequence numbers missing within episodes.
-        cut: (agent, day) -> episodes whose beginning is missing, beside those that the first day begins with.
+        invalid: number of messages that are no steps.
+        lost: number of messages that the monitor recorded as lost.
+        missing: (agent, day) -> number of sequence numbers missing within episodes.
+        cut: (agent, day) -> number of episodes whose beginning is missing, except those already open on the first day.
         days: dates without events between the first and the last.
-        newest: recordings whose newest events are in no complete part, and so not in the audit.
+        newest: recordings whose newest events are not in a complete part yet, and therefore not in the audit.
     """
 
     agents: int = 0
@@ -40,7 +40,7 @@ class Gaps:
     newest: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return a sentence for each kind of gap there is."""
+        """Return a sentence for each kind of gap that was found."""
         agents = len({agent for agent, _ in self.missing})
         found = [
             (sum(self.missing.values()), f"steps of {agents} agents are missing within episodes"),
@@ -54,7 +54,7 @@ class Gaps:
 
 
 def find_gaps(days: Sequence[Day]) -> Gaps:
-    """Return what the recordings of these days lack. RecordingError if one cannot be read."""
+    """Return the gaps in the recordings of these days. Raises RecordingError if a recording cannot be read."""
     gaps = Gaps(days=_missing_days(days))
     gaps.newest = [str(path) for path in dict.fromkeys(d.recording.path for d in days if d.recording.is_open)]
     agents: set[str] = set()
@@ -83,7 +83,7 @@ def _compare(
     *,
     first: bool,
 ) -> dict[tuple[str, str], int]:
-    """Count what is missing; return the newest sequence number of each episode, of those known before too."""
+    """Count missing steps; return the newest sequence number of each episode, including earlier episodes."""
     for (agent, episode), (least, most, distinct) in episodes.items():
         before = newest.get((agent, episode))
         lacking = most - least + 1 - distinct
@@ -93,13 +93,13 @@ def _compare(
             gaps.cut[agent, day] = gaps.cut.get((agent, day), 0) + 1
         if lacking > 0:
             gaps.missing[agent, day] = gaps.missing.get((agent, day), 0) + lacking
-    last = {agent: (agent, episode) for agent, episode in newest}  # an agent that was silent goes on with its last one
+    last = {agent: (agent, episode) for agent, episode in newest}  # a silent agent continues its last episode
     kept = {key: newest[key] for key in last.values()}
     return {**kept, **{key: max(most, kept.get(key, -1)) for key, (_, most, _) in episodes.items()}}
 
 
 def _episodes(table: Any) -> tuple[int, dict[tuple[str, str], tuple[int, int, int]]]:  # noqa: ANN401 - of pyarrow
-    """Return the number of steps; for each (agent, episode) least, greatest and number of its sequence numbers."""
+    """Return the number of steps, and (agent, episode) -> least, greatest and count of its sequence numbers."""
     steps = table.filter(table.column("seq").is_valid()).select(["agent", "episode", "seq"])
     grouped = steps.group_by(["agent", "episode"], use_threads=False)
     found = grouped.aggregate([("seq", "min"), ("seq", "max"), ("seq", "count_distinct")])

@@ -1,7 +1,7 @@
-"""One partition of an audit: a bucket's events of one day through the code of `run`, from the state of the day before.
+"""Evaluate one partition of an audit: a bucket's events of one day, with the code of `run`, from the last day's state.
 
-As in a shard, the monitor of a bucket sees its agents only; evaluations and the connection concern every bucket.
-Heartbeats are left out: they repeat.
+As in a shard, the monitor of a bucket sees only the bucket's agents. Evaluations and changes of the connection concern
+every bucket. Heartbeats are left out, because they only repeat messages.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ STATE: Final = "state.msgpack"
 
 
 def run_partition(partition: Partition) -> str:
-    """Compute a partition, unless it is there; return its key.
+    """Compute a partition unless its result exists; return its key.
 
-    The result is in `partition.folder` as a whole or not at all. Raises RecordingError; ConfigError if it cannot be
-    written.
+    The result is written to `partition.folder` completely or not at all. Raises RecordingError; ConfigError if the
+    result cannot be written.
     """
     if partition.done:
         return partition.key
@@ -65,12 +65,12 @@ def run_partition(partition: Partition) -> str:
 
 
 def alert_line(topic: str, payload: bytes) -> str:
-    """Return a publication as `cfmon replay` prints it."""
+    """Return a publication in the form that `cfmon replay` prints."""
     return f'{{"topic":"{topic}","payload":{payload.decode() or "null"}}}\n'
 
 
 class _Results:
-    """What a partition finds."""
+    """Findings of one partition."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
@@ -81,7 +81,7 @@ class _Results:
         self._rejected = 0
 
     def take(self, effects: Effects) -> None:
-        """Keep what an event gave."""
+        """Collect the effects of an event."""
         for publication in effects.publications:
             if not publication.repeats:
                 self._alerts.append(alert_line(publication.topic, publication.payload))
@@ -99,12 +99,15 @@ class _Results:
                 self._rejected += notice.doubted
 
     def spend(self, number: int, event: Event) -> None:
-        """Note the steps taken at an event, if it is a limited evaluation. `number`: of the event in the recording."""
+        """Note the evaluated steps of an event, if it is a limited evaluation.
+
+        `number`: the event's number in the recording.
+        """
         if isinstance(event, Evaluate) and event.steps and self._monitor.spent:
             self._spent.append((number, int(self._monitor.spent), event.steps))
 
     def write(self, partition: Partition, pipeline: Pipeline, seconds: float) -> None:
-        """Write the result as a whole. Raises ConfigError if that fails."""
+        """Write the result completely or not at all. Raises ConfigError if this fails."""
         final = Path(partition.folder)
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -136,9 +139,9 @@ class _Results:
 
 
 def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
-    """Yield the events of a bucket, in order: messages of its agents, and the evaluations, which concern all.
+    """Yield the events of a bucket in order: messages of its agents, and evaluations, which concern all agents.
 
-    Each comes with its number in the recording.
+    Each event comes with its number in the recording.
     """
     for _, group in groupby(partition.files, key=lambda file: file[0]):
         files = {bucket: path for _, bucket, path in group}
@@ -153,9 +156,9 @@ def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
 
 @lru_cache(2)
 def _common(path: str, _size: int) -> Any:  # noqa: ANN401 - a table of pyarrow
-    """Return the evaluations and changes of the connection in a file: all buckets need them.
+    """Return the evaluations and changes of the connection in a file, which all buckets need.
 
-    `_size`: tells a file from a former one of that name.
+    `_size`: part of the cache key, to distinguish a file from a former file with the same name.
     """
     table = read_part(Path(path), COLUMNS)
     from pyarrow import compute  # noqa: PLC0415 - an optional extra, as `read_part` has found
@@ -179,5 +182,5 @@ def _restore(pipeline: Pipeline, folder: Path) -> None:
 
 @lru_cache(1)
 def _loaded(config: str) -> Loaded:
-    """Return what a configuration names; read once in each process."""
+    """Return the model and policies that a configuration names. They are read once in each process."""
     return assemble(config)

@@ -1,4 +1,4 @@
-"""Plan of an audit: its partitions, a bucket of agents on one date each, and what each of them depends on."""
+"""Plan of an audit: its partitions (a bucket of agents on one date), and the inputs on which each depends."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DONE: Final = "done.json"
 class Day:
     """Consecutive parts of one date in one recording.
 
-    `name`: the date; if the clock went back over midnight, or another recording has the same date, followed by `~2` and
-    so on. `fresh`: nothing is known of the agents before it.
+    `name`: the date, followed by `~2` and so on if the clock went back over midnight, or if another recording has the
+    same date. `fresh`: whether no earlier state of the agents is known.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Day:
 class Partition:
     """One bucket (`ALL`: all agents, in the order of one process) on one day.
 
-    `key`: digest of all that its result depends on. `folder`: where the result goes. `previous`: folder of the same
-    bucket on the day before, whose state it continues; None: it begins anew. `files`: (first event, bucket, path).
+    `key`: digest of all inputs of its result. `folder`: folder of the result. `previous`: folder of the same bucket on
+    the day before, whose state it continues; None if it begins anew. `files`: (first event, bucket, path).
     """
 
     config: str
@@ -53,12 +53,12 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """Name for messages."""
+        """Name of the partition, for messages."""
         return f"bucket {bucket_name(self.bucket)} on {self.day}"
 
     @property
     def done(self) -> bool:
-        """Whether its result is there."""
+        """True if the result exists."""
         try:
             return bool(json.loads((Path(self.folder) / DONE).read_bytes())["key"] == self.key)
         except (OSError, ValueError, KeyError):
@@ -66,7 +66,7 @@ class Partition:
 
 
 def opened(paths: Sequence[Path], loaded: Loaded) -> list[ParquetRecording]:
-    """Return recordings. RecordingError, ConfigError: one is not as Parquet, or does not fit the configuration."""
+    """Open recordings. Raises RecordingError or ConfigError if one is not Parquet or does not fit the configuration."""
     found: list[ParquetRecording] = []
     for path in paths:
         if not is_parquet_recording(path):
@@ -88,7 +88,7 @@ def opened(paths: Sequence[Path], loaded: Loaded) -> list[ParquetRecording]:
 def days_of(recordings: Sequence[ParquetRecording], loaded: Loaded) -> list[Day]:
     """Return the days of all recordings, in order.
 
-    A recording continues the one before as a restarted monitor does: with what the store had kept, if there is one.
+    A recording continues the recording before as a restarted monitor does: with the stored state, if there is a store.
     """
     found: list[Day] = []
     seen: dict[str, int] = {}
@@ -105,7 +105,7 @@ def days_of(recordings: Sequence[ParquetRecording], loaded: Loaded) -> list[Day]
 def partitions(
     days: Sequence[Day], loaded: Loaded, config: Path, out: Path, *, in_order: bool
 ) -> dict[int, list[Partition]]:
-    """Return the partitions of each bucket, in order; `in_order`: all agents are in one."""
+    """Return the partitions of each bucket, in order. `in_order`: use one bucket for all agents."""
     buckets = [ALL] if in_order else sorted({part.bucket for day in days for part in day.parts} - {ALL})
     return {bucket: list(_of_bucket(bucket, days, loaded, config, out)) for bucket in buckets}
 
@@ -136,6 +136,6 @@ def _of_bucket(bucket: int, days: Sequence[Day], loaded: Loaded, config: Path, o
 
 
 def in_files(parts: Sequence[RecordingFile]) -> list[tuple[str, int, int, int]]:
-    """Return what identifies the content of parts, without reading it."""
+    """Return data that identify the content of parts, without reading the content."""
     stats = [(part, part.path.stat()) for part in parts]
     return [(part.path.name, part.bucket, stat.st_size, stat.st_mtime_ns) for part, stat in stats]

@@ -1,4 +1,4 @@
-"""What an audit found: alarms, takeovers, what limits of one process would have changed, and what is different."""
+"""Findings of an audit: alarms, takeovers, evaluations that a single process would have limited, and differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTS: Final = ("accepted", "verdicts", "skipped", "rejected")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Raised:
-    """An alarm that fired. `episode`: as JSON. `seq`, `day`: of the step on which it fired; the date is in UTC."""
+    """An alarm that fired. `episode`: as JSON. `seq`, `day`: seq and UTC date of the step on which it fired."""
 
     day: str
     agent: str
@@ -42,10 +42,10 @@ class Findings:
 
     Attributes:
         raised: alarms in order.
-        takeovers: (formula, policy, outcome) -> number.
-        counts: accepted steps, verdicts, skipped verdicts, rejections of the model.
-        limited: evaluations at which one process would have left steps to the next one.
-        seconds: processor time of all partitions, in all.
+        takeovers: (formula, policy, outcome) -> number of takeovers.
+        counts: numbers of accepted steps, verdicts, skipped verdicts and rejections of the model.
+        limited: number of evaluations at which a single process would have left steps to the next evaluation.
+        seconds: total processor time of all partitions.
     """
 
     raised: list[Raised] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class AlarmDifferences:
-    """Difference between two lists of alarms: in both at the same step, in both at another one, in one of them only."""
+    """Difference between two lists of alarms: in both at the same step, in both at different steps, or only in one."""
 
     same: list[Raised]
     moved: list[tuple[Raised, Raised]]
@@ -66,7 +66,7 @@ class AlarmDifferences:
 
 
 def findings(plan: Mapping[int, Sequence[Partition]]) -> Findings:
-    """Return what the partitions found; all of them are there."""
+    """Return the findings of all partitions. All results must exist."""
     found = Findings()
     spent: dict[str, list[np.ndarray[Any, Any]]] = {}
     lines: list[str] = []
@@ -86,7 +86,7 @@ def findings(plan: Mapping[int, Sequence[Partition]]) -> Findings:
 
 
 def raised_before(path: Path) -> list[Raised]:
-    """Return the alarms of another audit's folder, or of lines as `cfmon replay` prints them. RecordingError."""
+    """Return the alarms in another audit's folder, or in lines printed by `cfmon replay`. Raises RecordingError."""
     files = sorted(path.glob(f"partitions/*/*/{ALERTS}")) if path.is_dir() else [path]
     if not files:
         raise RecordingError(f"{path}: holds no audit; give the folder of one, or what `cfmon replay` printed")
@@ -121,7 +121,7 @@ def _by_place(raised: Iterable[Raised]) -> dict[tuple[str, str, str], dict[int, 
 
 
 def _raised(lines: Iterable[str], source: str) -> list[Raised]:
-    """Return each alarm once, by its first message."""
+    """Return each alarm once, from its first message."""
     found: dict[str, Raised] = {}
     for alert in _alerts(lines, source):
         if alert["state"] == "firing" and alert["id"] not in found:
@@ -136,7 +136,7 @@ def _alerts(lines: Iterable[str], source: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             payload = json.loads(line)["payload"]
-            if payload is not None and "revision" in payload:  # neither a status nor a cleared topic
+            if payload is not None and "revision" in payload:  # it is neither a status nor a cleared topic
                 payload["fired"]["seq"], payload["formula"]["name"], payload["id"]
                 yield payload
         except (ValueError, KeyError, TypeError) as error:
@@ -144,7 +144,10 @@ def _alerts(lines: Iterable[str], source: str) -> Iterator[dict[str, Any]]:
 
 
 def _limited(spent: np.ndarray[Any, Any]) -> int:
-    """Return the number of evaluations that used up their steps. Rows: event, steps spent by a bucket, steps given."""
+    """Return the number of evaluations that used all their steps.
+
+    Rows: event, steps used by a bucket, steps allowed.
+    """
     if not len(spent):
         return 0
     events, places = np.unique(spent[:, 0], return_inverse=True)

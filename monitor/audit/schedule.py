@@ -1,7 +1,7 @@
-"""Who computes the partitions of an audit: this process, processes on this machine, or a Dask cluster.
+"""Compute the partitions of an audit in this process, in processes on this machine, or on a Dask cluster.
 
-The days of a bucket follow each other; buckets are independent. A result that is there is not computed again, so an
-audit that was stopped goes on, and what a killed worker was computing is computed by another one.
+The days of a bucket are computed one after the other; buckets are independent. Existing results are not computed again,
+so a stopped audit can be continued. If a worker is killed, another worker computes its partition.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monitor.audit.plan import Partition
 from monitor.errors import ConfigError, MonitorError, to_install
 
 DEATHS: Final = 5
-"""Workers that may die over one partition before the audit fails."""
+"""Number of workers that may die while computing one partition before the audit fails."""
 
 
 def run_all(
@@ -27,15 +27,15 @@ def run_all(
     workers: int = 1,
     scheduler: str | None = None,
 ) -> None:
-    """Compute all partitions that are not there yet.
+    """Compute all partitions whose results do not exist yet.
 
     Args:
         plan: bucket -> its partitions in order.
-        report: called with the number of those that are there.
-        workers: processes on this machine; 1: this process.
-        scheduler: address of the scheduler of a Dask cluster instead.
+        report: called with the number of existing results.
+        workers: number of processes on this machine; 1 means this process.
+        scheduler: address of the scheduler of a Dask cluster, which is then used instead.
 
-    Raises ConfigError: Dask is not installed, the scheduler cannot be reached, or workers die again and again.
+    Raises ConfigError if Dask is not installed, if the scheduler cannot be reached, or if workers die repeatedly.
     """
     waiting = {bucket: _rest(parts) for bucket, parts in plan.items()}
     total = sum(map(len, plan.values()))
@@ -50,7 +50,7 @@ def run_all(
 
 
 def _rest(parts: Sequence[Partition]) -> list[Partition]:
-    """Return the partitions from the first one that is not there."""
+    """Return the partitions from the first one without a result."""
     first = next((n for n, part in enumerate(parts) if not part.done), len(parts))
     return list(parts[first:])
 
@@ -61,7 +61,7 @@ def _here(plan: Mapping[int, Sequence[Partition]]) -> Iterator[str]:
 
 
 def _by_day(plan: Mapping[int, Sequence[Partition]]) -> Iterator[Partition]:
-    """Yield the partitions day by day, so that what all buckets need is read once."""
+    """Yield the partitions day by day, so that files that all buckets need are read once."""
     for row in zip_longest(*plan.values()):
         yield from (part for part in row if part is not None)
 
@@ -80,7 +80,7 @@ def _by_dask(plan: Mapping[int, Sequence[Partition]], workers: int, scheduler: s
             after[part.bucket] = task
             futures.append(task)
         try:
-            completed: Any = distributed.as_completed  # it has no types
+            completed: Any = distributed.as_completed  # dask has no types
             for future in completed(futures):
                 if isinstance(found := future.result(), MonitorError):
                     raise found
@@ -90,9 +90,9 @@ def _by_dask(plan: Mapping[int, Sequence[Partition]], workers: int, scheduler: s
 
 
 def _computed(partition: Partition, before: str | MonitorError | None) -> str | MonitorError:
-    """Compute a partition in a worker; return its key, or an error of the user's, which Dask would log as a bug.
+    """Compute a partition in a worker; return its key, or a user's error, which Dask would log as a bug if raised.
 
-    `before`: the same of the day before, whose error ends the bucket.
+    `before`: key or error of the day before. An error ends the bucket.
     """
     if isinstance(before, MonitorError):
         return before
@@ -110,8 +110,8 @@ def _client(workers: int, scheduler: str | None) -> Iterator[Any]:
     library: Any = distributed  # some of its functions have no types
     with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
         if scheduler is None:
-            # What a user must know comes back through the futures. What is left to log as an error is Dask's own,
-            # such as a heartbeat that was under way when its worker was closed.
+            # Errors for the user come back through the futures. The remaining error logs are Dask's own, for example
+            # about a heartbeat in progress when its worker was closed.
             with (
                 library.LocalCluster(
                     n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL

@@ -1,6 +1,6 @@
 """Run the demo's agent: choose actions with an ONNX policy, act in a simulator, publish every step over MQTT.
 
-The agent is a process of its own and shares only the broker with the monitor. It stops at SIGTERM, or at the end of the
+The agent is a separate process and shares only the broker with the monitor. It stops at SIGTERM, or at the end of the
 episode in which it has published `--steps` steps.
 """
 
@@ -29,25 +29,25 @@ from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.worlds import load_world
 
 MAX_EPISODE_STEPS = 200
-"""Longer episodes are truncated, as simulators do."""
+"""Maximum number of steps of an episode. Longer episodes are truncated, as in other simulators."""
 
 ACKNOWLEDGED_WITHIN = 20.0
-"""Seconds the broker has to acknowledge one step."""
+"""Seconds within which the broker must acknowledge a step."""
 
 
 LOST = 0.05
-"""Probability that an observation of a hidden state does not reach the monitor."""
+"""Probability that an observation of a hidden state is not sent to the monitor."""
 
 Decide = Callable[[int, np.random.Generator], int]
-"""Chooses an action by what is seen."""
+"""Function that chooses an action for an observation."""
 
 
 @dataclass(frozen=True)
 class SimulatedAgent:
-    """Policy acting in a simulator.
+    """A policy that acts in a simulator.
 
-    `begin` returns what chooses the actions of one episode. `policy`: SHA-256 of its file. `run`: prefix of episode
-    names, so that two runs never share one.
+    `begin` returns the function that chooses the actions of one episode. `policy`: SHA-256 of the policy's file. `run`:
+    prefix of episode names, so that two runs never share an episode name.
     """
 
     simulator: ModelEnvironment
@@ -60,7 +60,7 @@ class SimulatedAgent:
     def of(cls, model: AnyModel, policy: str | Path, seed: int) -> SimulatedAgent:
         """Return the agent of a policy's manifest, in a model's simulator.
 
-        Raises ConfigError (the model is no table), ModelError, PolicyError.
+        Raises ConfigError if the model is no table; ModelError, PolicyError.
         """
         model = require_table(model, "a simulated agent acts in a table of states")
         environment_rng, policy_rng = np.random.default_rng(seed).spawn(2)
@@ -72,7 +72,7 @@ class SimulatedAgent:
         return cls(simulator, lambda: actor.decide, actor.manifest.sha256, policy_rng, run)
 
     def episode(self, number: int) -> Iterator[dict[str, object]]:
-        """Yield the messages of one episode, without `time`: one for each decision, then one for the terminal state."""
+        """Yield the messages of one episode, without `time`: one for each decision, and one for the terminal state."""
         seen, decide = self.simulator.reset(), self.begin()
         for seq in range(MAX_EPISODE_STEPS):
             message: dict[str, object] = {
@@ -90,7 +90,7 @@ class SimulatedAgent:
             seen = self.simulator.step(action)
 
     def messages(self, steps: int) -> Iterator[dict[str, object]]:
-        """Yield whole episodes until there are at least `steps` messages; 0: without end."""
+        """Yield whole episodes until there are at least `steps` messages; with 0, without end."""
         sent = number = 0
         while steps == 0 or sent < steps:
             for message in self.episode(number):
@@ -99,7 +99,7 @@ class SimulatedAgent:
             number += 1
 
     def _shown(self, seen: int) -> dict[str, object]:
-        """Return what is sent to the monitor of what the agent sees."""
+        """Return the part of a message that reports the agent's observation."""
         if not self.simulator.hidden:
             return {"state": seen}
         return {"observation": None if self.rng.random() < LOST else seen}
@@ -113,16 +113,16 @@ class _Rememberer:
         self._memory = 0
 
     def decide(self, seen: int, rng: np.random.Generator) -> int:
-        """Return the action taken where this is seen."""
+        """Return the action for an observation."""
         read = self._simulator.state if self._reader.sees_state else seen
         self._memory, chances = self._reader.read(self._memory, read)
         return int(rng.choice(len(chances), p=chances))
 
 
 def publish(agent: SimulatedAgent | House, arguments: Namespace) -> None:
-    """Publish episodes, each step at QoS 1, until `steps` are sent and the episode is over; 0: without end.
+    """Publish each step at QoS 1 until `steps` steps are sent and the episode is over; with 0, without end.
 
-    Raises OSError if the broker cannot be reached, or does not acknowledge a step in time.
+    Raises OSError if the broker cannot be reached, or if it does not acknowledge a step in time.
     """
     broker = parse_broker(arguments.url)
     client = Client(CallbackAPIVersion.VERSION2, client_id=arguments.topic.replace("/", "-"))

@@ -1,4 +1,4 @@
-"""One run of `cfmon demo --takeover`: broker, monitor, agents that hand over, and agents that do not."""
+"""One run of `cfmon demo --takeover`: broker, monitor, agents that hand over, and agents that never hand over."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from monitor.sidecar.tasks import unless
 
 NAME: Final = "icu-sepsis-takeover"
 OUTCOMES: Final = ("needed", "needless", "harmful", "futile")
-"""Outcomes of a takeover (docs/takeover.md), the other being `undecided`."""
+"""Outcomes of a takeover (docs/takeover.md), except `undecided`."""
 
 KINDS: Final = {"guarded": "with takeover", "alone": "without"}
 ERRORS: Final = 2.0
-"""Standard errors by which survival must differ for the demo to succeed."""
+"""Number of standard errors by which survival must differ for the demo to succeed."""
 
 Tally = dict[str, int]
-"""Numbers of `episodes`, of those that `survived`, and of `takeovers`."""
+"""Numbers of `episodes`, of `survived` episodes, and of `takeovers`."""
 
 
 @dataclass
 class LoopResult:
-    """What the agents have reported: kind of agents -> tally; and what the monitor counts as outcomes of takeovers."""
+    """Reports of the agents (kind of agents -> tally), and the monitor's counts of takeover outcomes."""
 
     tallies: dict[str, Tally] = field(default_factory=lambda: {kind: _empty() for kind in KINDS})
     outcomes: dict[str, int] = field(default_factory=dict)
 
     def rate(self, kind: str, what: str) -> tuple[float, float]:
-        """Return the fraction of this kind's episodes that count as `what`, and its standard error; NaN if none.
+        """Return the fraction of a kind's episodes that count as `what`, and its standard error; NaN without episodes.
 
-        The error is that of a binomial proportion.
+        The standard error is that of a binomial proportion.
         """
         tally = self.tallies[kind]
         if not tally["episodes"]:
@@ -61,12 +61,12 @@ class LoopResult:
 
     @property
     def gain(self) -> tuple[float, float]:
-        """How much more often guarded agents survive, and the standard error of that difference."""
+        """Survival rate of guarded agents minus that of other agents, and the standard error of this difference."""
         guarded, alone = (self.rate(kind, "survived") for kind in KINDS)
         return guarded[0] - alone[0], math.hypot(guarded[1], alone[1])
 
     def lines(self) -> list[tuple[str, str, str]]:
-        """Return the rows of the table: what, with takeover, without."""
+        """Return the rows of the table: name, value with takeover, value without."""
         counts = [f"{self.tallies[kind]['episodes']:,}" for kind in KINDS]
         survived = [_percent(*self.rate(kind, "survived")) for kind in KINDS]
         rows = [
@@ -84,7 +84,7 @@ class LoopResult:
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """One run of the configuration `config`: `episodes` of each kind of agents, `interval` seconds a step."""
+    """One run of `config`, with `episodes` episodes for each kind of agents and `interval` seconds per step."""
 
     config: Path
     episodes: int
@@ -93,10 +93,10 @@ class ClosedLoop:
     output: Path
 
     async def run(self) -> list[str]:
-        """Run the agents beside the monitor; return what should have happened and did not, one sentence each.
+        """Run the agents beside the monitor; return a sentence for each expected event that did not happen.
 
         Raises:
-            ConfigError, ModelError, PolicyError: an input is missing or invalid; nothing was started.
+            ConfigError, ModelError, PolicyError: an input is missing or invalid, and nothing was started.
         """
         if importlib.util.find_spec("cfmon_client") is None:
             raise ConfigError("the agents of this demo need cfmon-client: pip install ./client (`make demo` does this)")
@@ -104,7 +104,7 @@ class ClosedLoop:
             url = f"mqtt://127.0.0.1:{broker_port}"
             with progress("reading the model, and running the policies on each of its states"):
                 loaded = load(self.config, self.output.absolute() / NAME, url, http_port)
-        logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # there are hundreds
+        logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # hides hundreds of lines
         service, result = Service(loaded), LoopResult()
         address = service.start()
         say(self._header(loaded, address))
@@ -126,7 +126,7 @@ class ClosedLoop:
         )
 
     async def _act(self, loaded: Loaded, url: str, address: str, result: LoopResult, stop: asyncio.Event) -> str:
-        """Run the agents to their end, and show what they report; return what went wrong, empty if nothing."""
+        """Run the agents to their end, and show their reports; return the problem, or an empty text."""
         process = await self._spawn(loaded, url)
         try:
             with _table(result) as live:
@@ -186,7 +186,7 @@ def _take_outcomes(address: str, result: LoopResult) -> int:
 
 
 def summarise(result: LoopResult) -> list[str]:
-    """Print the table, unless it is on the screen already, and what it says; return what did not happen."""
+    """Print the table unless it is already on the screen, and its result; return what did not happen as expected."""
     if not on_terminal(sys.stdout):
         for row in [("", *KINDS.values()), *result.lines()]:
             say(f"{row[0]:<14} {row[1]:>20} {row[2]:>20}".rstrip())
@@ -196,7 +196,7 @@ def summarise(result: LoopResult) -> list[str]:
 
 
 def _table(result: LoopResult) -> Live | nullcontext[None]:
-    """Return a live table on a terminal, else nothing."""
+    """Return a live table on a terminal, else an empty context."""
     if not on_terminal(sys.stdout):
         return nullcontext()
     return Live(_drawn(result), console=Console(), auto_refresh=False)

@@ -12,7 +12,7 @@ from monitor.errors import ConfigError, to_install
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:
-    """Yield `preferred` if it is free on loopback, else any free port; nobody else can take it until the block ends.
+    """Yield `preferred` if it is free on loopback, else any free port, and reserve it until the block ends.
 
     Raises:
         ConfigError: no port is free.
@@ -22,7 +22,7 @@ def held_port(preferred: int = 0) -> Iterator[int]:
         for port in (preferred, 0):
             try:
                 holder.bind(("127.0.0.1", port))
-                holder.listen()  # others could bind it too if it did not
+                holder.listen()  # otherwise other processes could bind it too
             except OSError:
                 continue
             break
@@ -33,10 +33,10 @@ def held_port(preferred: int = 0) -> Iterator[int]:
 
 @asynccontextmanager
 async def embedded_broker(port: int) -> AsyncIterator[None]:
-    """Run a broker on a loopback port for as long as the block lasts.
+    """Run a broker on a loopback port until the block ends.
 
     Raises:
-        ConfigError: the extra that holds the broker is not installed.
+        ConfigError: the extra with the broker is not installed.
     """
     try:
         from amqtt.broker import Broker  # noqa: PLC0415 - an extra that only the demo needs

@@ -1,8 +1,8 @@
-"""Agents of `cfmon demo --takeover`: half of them hand over when the monitor's alarms call for it, half do not.
+"""Agents of `cfmon demo --takeover`: half of them hand over when the monitor's alarms advise it, half never do.
 
-They are a process of their own and share only the broker with the monitor. Each turn, every agent takes one step; the
-guarded ones ask `cfmon_client.Takeover` which action to take. One line of JSON, a `Report`, goes to stdout each second
-and at the end. The process stops when every agent has lived its episodes, or at SIGTERM.
+They run in a separate process and share only the broker with the monitor. In each turn, every agent takes one step;
+guarded agents ask `cfmon_client.Takeover` which action to take. One line of JSON with the tallies is written to stdout
+each second and at the end. The process stops when all agents have finished their episodes, or at SIGTERM.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FAILURE = "death"
 """Label of the states in which an episode has failed."""
 
 RULES = {"when_blind": "carry_on", "when_silent": "carry_on", "back": "episode"}
-"""A takeover lasts until the episode is over, as in docs/experiments.md."""
+"""Rules with which a takeover lasts until the episode is over, as in docs/experiments.md."""
 
 MAX_EPISODE_STEPS = 200
-"""Longer episodes are truncated."""
+"""Maximum number of steps of an episode. Longer episodes are truncated."""
 
 ACKNOWLEDGED_WITHIN = 20.0
-"""Seconds the broker has to connect an agent, and to acknowledge the last steps."""
+"""Seconds within which the broker must connect an agent, and acknowledge the last steps."""
 
 REPORT_EVERY = 1.0
 """Seconds between two reports."""
@@ -49,7 +49,7 @@ REPORT_EVERY = 1.0
 
 @dataclass
 class EpisodeTally:
-    """Ended episodes of one kind of agents: their number, those that did not fail, those with a takeover."""
+    """Ended episodes of one kind of agents: number of all, of those without failure, and of those with a takeover."""
 
     episodes: int = 0
     survived: int = 0
@@ -58,7 +58,7 @@ class EpisodeTally:
 
 @dataclass
 class Agent:
-    """One simulated agent; `guard` is None if it never hands over. `left`: episodes still to begin."""
+    """One simulated agent. `guard`: None if it never hands over. `left`: number of episodes still to begin."""
 
     simulator: ModelEnvironment
     steps: Steps
@@ -77,7 +77,10 @@ class Agent:
             self.guard.reset(self.steps.episode)
 
     def act(self, proposed: int, nominal: str | None) -> None:
-        """Take one step: `proposed`, or what the guard chooses; publish it. `nominal`: SHA-256 of the own policy."""
+        """Take the action `proposed`, or the guard's choice, and publish it.
+
+        `nominal`: SHA-256 of the agent's own policy.
+        """
         action, policy = proposed, nominal
         if self.guard is not None:
             action = self.guard.action(self.state, proposed)
@@ -88,7 +91,7 @@ class Agent:
 
     @property
     def over(self) -> bool:
-        """True if the episode has ended, or is as long as it may be."""
+        """True if the episode has ended, or has reached its maximum length."""
         return self.simulator.over or self.length >= MAX_EPISODE_STEPS
 
     def end(self, tally: EpisodeTally, failed: bool) -> None:  # noqa: FBT001 - the one thing there is to say
@@ -101,7 +104,7 @@ class Agent:
 
 @dataclass
 class Ward:
-    """All agents, who act at the same time."""
+    """All agents, which act at the same time."""
 
     model: MDP
     nominal: Actor
@@ -111,7 +114,7 @@ class Ward:
     tallies: dict[str, EpisodeTally] = field(default_factory=lambda: {GUARDED: EpisodeTally(), ALONE: EpisodeTally()})
 
     def run(self, interval: float) -> None:
-        """Let every agent live its episodes. `interval`: seconds after each turn in which alarms may arrive."""
+        """Run all episodes of all agents. `interval`: seconds after each turn in which alarms may arrive."""
         reported = time.monotonic()
         living = [agent for agent in self.agents if agent.left]
         for agent in living:
@@ -138,7 +141,7 @@ class Ward:
             agent.act(int(action), self.nominal.manifest.sha256)
 
     def _goes_on(self, agent: Agent) -> bool:
-        """End the agent's episode and begin another where it is time; return whether it has one."""
+        """If the agent's episode is over, end it and begin another; return whether the agent has an open episode."""
         if not agent.over:
             return True
         kind = ALONE if agent.guard is None else GUARDED
@@ -181,7 +184,7 @@ def _arguments(argv: Sequence[str] | None) -> Namespace:
 
 
 def _admit(given: Namespace, stack: ExitStack) -> Ward:
-    """Return the agents, connected; `stack` closes them."""
+    """Connect and return the agents; `stack` closes them."""
     model = load_model(given.model)
     nominal, fallback = (Actor.load(path, model) for path in (given.policy, given.fallback))
     environment, choices, other_choices = np.random.default_rng(given.seed).spawn(3)

@@ -1,7 +1,7 @@
-"""The house of the scenario `heating`: a controller in a world with numbers, recorded weather, and noise of its own.
+"""The house of the scenario `heating`: a controller in a world with numbers, recorded weather, and its own noise.
 
-The house is the world that the monitor has, so what it would have done under the other controller can be shown: it is
-run again with the same noise, and compared with what the monitor infers from the published numbers alone.
+The house is the same world that the monitor uses. So the demo can run the house again with the same noise under the
+other controller, and compare the result with the state that the monitor infers from the published numbers alone.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from monitor.worlds.world_policies import WorldPolicy
 WEATHER: Final = "weather.csv"
 """Recorded inputs, beside the world's manifest."""
 DAY: Final = 96
-"""Steps of an episode: quarters of an hour."""
+"""Number of steps of an episode, each a quarter of an hour."""
 FIRST_DAY: Final = 4
-"""The day of the recording on which the demo begins: the first that is cold from the morning on."""
+"""The day of the recording on which the demo begins: the first day that is cold from the morning on."""
 START: Final = (20.5, 54.0)
 """Temperatures of room and store at the beginning of a day."""
 
@@ -38,7 +38,7 @@ def weather_beside(model: str) -> Path:
 
 @dataclass(frozen=True)
 class House:
-    """A controlled house. `seed`: of its noise. `sha256`: of the controller, which is published."""
+    """A controlled house. `seed`: seed of its noise. `sha256`: SHA-256 of the controller, which is published."""
 
     world: CheckedWorld
     controller: WorldPolicy
@@ -61,7 +61,7 @@ class House:
         return tuple(map(float, row))
 
     def messages(self, steps: int) -> Iterator[dict[str, object]]:
-        """Yield whole days until there are at least `steps` messages, without `time`; 0: without end."""
+        """Yield the messages of whole days, without `time`, until there are at least `steps`; with 0, without end."""
         sent = day = 0
         names, actions = [each.name for each in self.world.features], self.world.action_names
         while steps == 0 or sent < steps:
@@ -84,9 +84,10 @@ class House:
             day += 1
 
     def run_again(self, evidence: Evidence, policies: Policies, name: str, offset: int) -> tuple[Floats, Floats]:
-        """Return the state of an alarm's last step under another policy since an offset: inferred, and run again.
+        """Return the state of an alarm's last step under another policy since an offset: inferred, and simulated.
 
-        The first is what the monitor infers from the published numbers, the second what the house does with its noise.
+        The monitor infers the first state from the published numbers. The second state is the house's own, with its
+        noise.
         """
         world = self.world
         begins, states = drawn_states(

@@ -1,4 +1,4 @@
-"""Simulator of a model: the demo's environment. The model's rows are its true dynamics, its emissions its sensor."""
+"""The demo's environment: a simulator whose true dynamics are a model's rows, and whose sensor is its emissions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitor.model.mdp import MDP
 
 
 class ModelEnvironment:
-    """Environment that samples transitions from a model, and what its sensor shows: the state if it is not hidden.
+    """Environment that samples transitions from a model, and observations of its sensor (the state if not hidden).
 
     Args:
         model: transition distributions; it must have an initial distribution.
@@ -28,12 +28,12 @@ class ModelEnvironment:
         self.state = 0
 
     def reset(self) -> int:
-        """Start an episode; return what its first state shows."""
+        """Start an episode; return the observation of its first state."""
         self.state = int(self._rng.choice(self._model.states, p=self._initial))
         return self._shown()
 
     def step(self, action: int) -> int:
-        """Take an action; return what the next state shows. Raise ModelError if it is unavailable."""
+        """Take an action; return the observation of the next state. Raises ModelError if the action is unavailable."""
         successors, probabilities = self._model.row(self.state, action)
         if len(successors) == 0:
             raise ModelError(f"model {self._model.source}: action {action} is not available in state {self.state}")
@@ -47,7 +47,7 @@ class ModelEnvironment:
 
     @property
     def over(self) -> bool:
-        """True in a state that no available action leaves: the episode has terminated."""
+        """True if no available action leaves the state, so that the episode has terminated."""
         rows = (self._model.row(self.state, action)[0] for action in range(self._model.actions))
         return all(len(row) == 0 or (len(row) == 1 and int(row[0]) == self.state) for row in rows)
 

@@ -34,15 +34,15 @@ from monitor.worlds import CheckedWorld
 
 AGENT = "demo"
 CLOSE = 1e-9
-"""Largest difference between an inferred state and that of the plant, run again."""
+"""Maximum difference between an inferred state and the state of the simulated plant."""
 
 
 @dataclass(frozen=True)
 class DemoRun:
     """One run of the configuration `config` under the name `scenario`.
 
-    `steps`: the agent stops at the end of the episode that contains this step; 0: never. `interval`: seconds between
-    two steps. `output`: folder for the store and the evidence.
+    `steps`: the agent stops at the end of the episode that contains this step; with 0 it never stops. `interval`:
+    seconds between two steps. `output`: folder for the store and the evidence.
     """
 
     config: Path
@@ -53,10 +53,10 @@ class DemoRun:
     output: Path
 
     async def run(self) -> list[str]:
-        """Run the demo; return what should have happened and did not, one sentence each.
+        """Run the demo; return a sentence for each expected event that did not happen.
 
         Raises:
-            ConfigError, ModelError, PolicyError: an input is missing or invalid; nothing was started.
+            ConfigError, ModelError, PolicyError: an input is missing or invalid, and nothing was started.
         """
         with held_port() as broker_port, held_port(PREFERRED_PORT) as http_port:
             url = f"mqtt://127.0.0.1:{broker_port}"
@@ -91,7 +91,7 @@ class DemoRun:
         )
 
     async def _act(self, loaded: Loaded, url: str, watcher: Watcher, stop: asyncio.Event) -> str:
-        """Run the agent until it ends and the monitor has caught up; return what went wrong, empty if nothing."""
+        """Run the agent until it ends and the monitor has caught up; return the problem, or an empty text."""
         process = await self._spawn(loaded, url)
         try:
             finished = await unless(stop, ended(process))
@@ -110,7 +110,7 @@ class DemoRun:
         return ""
 
     def _compare(self, loaded: Loaded, watcher: Watcher) -> list[str]:
-        """Print what the house does under the other controller with the same noise, beside what was inferred."""
+        """Print the house's state under the other controller with the same noise, beside the inferred state."""
         world, folder = loaded.model, self.output / self.scenario / "evidence"
         assert isinstance(world, CheckedWorld)
         nominal = loaded.policies["nominal"]
@@ -152,9 +152,10 @@ class DemoRun:
 
 
 async def summarise(watcher: Watcher, folder: Path, *, stopped: bool) -> list[str]:
-    """Print the number of alarms, verify the evidence of one in a new process, print where it is; return what is wrong.
+    """Print the number of alarms, and verify the evidence of one alarm in a new process; return the problems.
 
-    `folder`: with the evidence. `stopped`: by Ctrl-C; then only print where the evidence is.
+    `folder`: folder with the evidence. `stopped`: whether Ctrl-C stopped the run; then only print the path of the
+    evidence.
     """
     seen = watcher.seen
     fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
@@ -198,7 +199,7 @@ def _command() -> str:
 
 @asynccontextmanager
 async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator[asyncio.Event]:
-    """Subscribe for the watcher; the event is set when the monitor has published that it is `online`."""
+    """Subscribe the watcher. The yielded event is set when the monitor has published that it is `online`."""
     broker, mqtt = parse_broker(url), loaded.config.mqtt
     loop, online = asyncio.get_running_loop(), asyncio.Event()
 

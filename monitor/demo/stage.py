@@ -1,4 +1,4 @@
-"""What the runs of `cfmon demo` share: the settings of their monitor, its life, and Ctrl-C."""
+"""Functions shared by the runs of `cfmon demo`: configure and run the monitor, and handle Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TIMEOUT: Final = 60.0
 def load(config: Path, folder: Path, url: str, port: int) -> Loaded:
     """Read a configuration for a run with its store in `folder`, a broker at `url`, and the status page at `port`.
 
-    Its webhooks are left out: alarms of a simulated agent must page nobody.
+    Its webhooks are left out, because alarms of a simulated agent must page nobody.
 
     Raises:
-        ConfigError, ModelError, PolicyError: an input is missing or invalid; nothing was started.
+        ConfigError, ModelError, PolicyError: an input is missing or invalid, and nothing was started.
     """
     store = folder / "cfmon.sqlite"
-    for suffix in ("", "-wal", "-shm", "-mark"):  # start afresh: the episode names of an earlier run are the same
+    for suffix in ("", "-wal", "-shm", "-mark"):  # start afresh, because an earlier run has the same episode names
         store.with_name(store.name + suffix).unlink(missing_ok=True)
     broker = {"CFMON_MQTT__URL": url, "CFMON_MQTT__VERSION": "3.1.1"}  # the embedded one speaks no other
     settings = {**broker, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
@@ -37,7 +37,7 @@ def load(config: Path, folder: Path, url: str, port: int) -> Loaded:
 
 @contextmanager
 def interrupted() -> Iterator[asyncio.Event]:
-    """Yield an event that Ctrl-C and SIGTERM set while the block lasts."""
+    """Yield an event that Ctrl-C and SIGTERM set inside the block."""
     stop = asyncio.Event()
     with when_ended(stop.set):
         yield stop
@@ -45,7 +45,7 @@ def interrupted() -> Iterator[asyncio.Event]:
 
 @asynccontextmanager
 async def running(service: Service) -> AsyncIterator[None]:
-    """Run the monitor while the block lasts, then stop it cleanly; raise what stopped it early."""
+    """Run the monitor inside the block, then stop it cleanly. Raises the error that stopped it early."""
     stop = asyncio.Event()
     task = asyncio.create_task(service.run(stop))
     try:

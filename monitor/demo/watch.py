@@ -1,4 +1,4 @@
-"""Display of the demo: steps and alerts as an MQTT subscriber receives them, as a live table or as lines."""
+"""Display of the demo: the steps and alerts that an MQTT subscriber receives, as a live table or as lines."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ from monitor.evaluation.models import AnyModel
 from monitor.model.mdp import MDP
 
 MOST_STEPS, FEWEST_STEPS, OTHER_LINES = 10, 3, 20
-"""Most and fewest steps shown, and the lines of a terminal that are used for something else."""
+"""Maximum and minimum number of steps shown, and number of terminal lines with other content."""
 
 SHOWN_ALERTS = 4
 SILENT_AFTER = 45.0
-"""Seconds without a status of the monitor after which its alarms are unknown; it sends one at each heartbeat (10 s by
-default)."""
+"""Seconds without a status of the monitor after which its alarms are unknown. The monitor sends a status at each
+heartbeat (10 s by default)."""
 
 STYLES = {"firing": "bold red", "resolved": "bold green", "ended": "yellow"}
 
 Message = dict[str, Any]
-"""A decoded step or alert; its keys are those of the documented messages."""
+"""A decoded step or alert. Its keys are the keys of the documented messages."""
 
 
 @dataclass
 class Seen:
-    """Messages received so far. `alerts`: one for each revision, oldest first; a heartbeat repeats a revision."""
+    """Messages received so far.
+
+    `alerts`: one alert for each revision, oldest first, without repetitions by heartbeats.
+    """
 
     steps: int = 0
     episodes: int = 0
@@ -52,10 +55,10 @@ class Seen:
 
 
 class Watcher:
-    """Display of received messages: a live table on a terminal, else a line for each alarm and episode.
+    """Display of received messages: a live table on a terminal, otherwise a line for each alarm and episode.
 
     Args:
-        model: its labels, or its numbers, describe states.
+        model: model whose labels, or numbers, describe states.
         header: text shown above everything.
         clock: monotonic time in seconds.
     """
@@ -83,7 +86,7 @@ class Watcher:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show while the block lasts."""
+        """Show the display until the block ends."""
         if not self._live:
             say(self._header)
             yield
@@ -104,7 +107,7 @@ class Watcher:
             say(f"episode {step['episode']}: {step['seq'] + 1} steps, {self._where(step)}")
 
     def take_alert(self, payload: bytes) -> None:
-        """Show an alert that the monitor published; an empty payload clears a retained one and is ignored."""
+        """Show an alert that the monitor published. An empty payload, which clears a retained alert, is ignored."""
         if not payload:
             return
         alert = json.loads(payload)
@@ -119,11 +122,11 @@ class Watcher:
             say(_alert_line(alert, "updated" if continues else alert["state"]))
 
     def take_status(self, payload: bytes) -> None:
-        """Store the monitor's status and when it came."""
+        """Store the monitor's status and its time of arrival."""
         self._status = json.loads(payload), self._clock()
 
     def unknown(self, *, ended: bool = False) -> str:
-        """Return why alarms may fire that are not shown; empty if all are known."""
+        """Return the reason why firing alarms may not be shown; empty if all alarms are known."""
         if ended:
             return "the monitor has stopped"
         if self._status is None:
@@ -144,9 +147,9 @@ class Watcher:
         return Text(f"UNKNOWN: {unknown}", style="bold magenta") if unknown else Text("clear", style="green")
 
     def _where(self, step: Message) -> str:
-        """Return the state's labels in the model, or its number; where it is hidden, what the sensor shows.
+        """Return the state's labels in the model, or its number; if it is hidden, the sensor's observation.
 
-        In a world with numbers, return those too.
+        In a world with numbers, return the numbers too.
         """
         if "observation" in step:
             seen = step["observation"]
@@ -161,7 +164,7 @@ class Watcher:
         return " ".join([*labels, *shown])
 
     def table(self, *, ended: bool = False) -> RenderableType:
-        """Return the table; `ended`: the monitor has stopped."""
+        """Return the table. `ended`: whether the monitor has stopped."""
         steps = Table("episode", "seq", "state", "action", box=None, header_style="dim", min_width=60)
         lines = max(FEWEST_STEPS, shutil.get_terminal_size().lines - OTHER_LINES)
         for step in list(self._steps)[-lines:]:

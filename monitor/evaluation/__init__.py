@@ -1,7 +1,7 @@
-"""The choice of an engine, and verdicts from samples: `monitor.check`, and the same for a stream.
+"""Choose an engine, and compute verdicts from samples: `monitor.check`, and the same for a stream.
 
-`monitor.exact` answers exactly and `monitor.sampled` draws samples. Here one of them is chosen, the tests of
-`monitor.statistics` are applied to the draws, and the result is a verdict with its confidence.
+`monitor.exact` evaluates exactly, and `monitor.sampled` draws samples. This package chooses one of them, applies the
+tests of `monitor.statistics` to the samples, and returns a verdict with its confidence.
 """
 
 from monitor.evaluation.check import NO_BOUNDS, check, check_many

@@ -1,7 +1,8 @@
-"""Bands of a verdict on a learned model: how much of the answer is knowledge, and what to visit to know more.
+"""Bands of a verdict on a learned model: the uncertainty of the answer, and the pairs whose visits would reduce it.
 
-The verdict of the exact engine has its value, and its bounds and guaranteed band where they were requested. Here it
-gets the credible band (`credible.py`) and what it rests on (`monitor.exact.row_uses`): docs/semantics.md, section 13.
+The verdict of the exact engine has its value, and its bounds and guaranteed band if they were requested. This module
+adds the credible band (`credible.py`) and the recorded support (`monitor.exact.row_uses`). See docs/semantics.md,
+section 13.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from monitor.logic.traversal import goals_now, nested_goals, quantity_goals
 from monitor.types import Bands, BandSettings, RestsOn, Verdict
 
 CARRIED = 0.9
-"""Fraction of the total weight that the rows behind `support` carry."""
+"""Fraction of the total weight of the rows that determine `support`."""
 SUGGESTIONS = 3
-"""Pairs to visit that a verdict names."""
+"""Number of pairs to visit that a verdict names."""
 
 
 class LearnedBands:
     """Bands of verdicts on one learned model.
 
     Args:
-        checker: of the model.
-        settings: of the credible band; ConfigError if they are not allowed.
+        checker: checker of the model.
+        settings: settings of the credible band. Raises ConfigError if they are not allowed.
     """
 
     def __init__(self, checker: Checker, settings: BandSettings) -> None:
@@ -49,7 +50,7 @@ class LearnedBands:
             try:
                 self._samples(goal, _Observed(path, terminated=False))
             except LimitError:
-                return  # each verdict says so
+                return  # each verdict reports it
 
     def added(
         self,
@@ -62,8 +63,8 @@ class LearnedBands:
     ) -> Verdict:
         """Return an exact verdict on `path` with its credible band, its support and the pairs to visit.
 
-        `acted`: names of the policies that acted at the pairs; empty: nominal did. What is too large to compute is left
-        out, and `bands.reason` says why.
+        `acted`: names of the policies that acted at the pairs; empty if nominal acted. Numbers that are too large to
+        compute are left out, and `bands.reason` says why.
         """
         goals = quantity_goals(formula)
         if not goals or verdict.method != "exact" or not verdict.quantities:
@@ -84,7 +85,7 @@ class LearnedBands:
         return replace(verdict, bands=missing(how, reasons))
 
     def uses(self, formula: Formula, path: Path, *, terminated: bool = False) -> list[RowUses]:
-        """Return the uses of rows by all goals of a formula on `path`; none where they are not counted."""
+        """Return the uses of rows by all goals of a formula on `path`; empty if they are not counted."""
         found = self._uses(quantity_goals(formula), _Observed(path, terminated), [])
         return [] if found is None else [part for each in found for part in each.uses]
 
@@ -108,7 +109,7 @@ class LearnedBands:
         return self._posterior.values(change, goal.measure, path, terminated=terminated, acted=acted)
 
     def _uses(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[_GoalUses] | None:
-        """Return for each goal how it uses the rows."""
+        """Return the uses of rows by each goal."""
         if any(isinstance(goal.measure, Probability) and any(nested_goals(goal.measure.path)) for goal in goals):
             reasons.append("no support: a quantity is nested in another")
             return None
@@ -143,21 +144,27 @@ class LearnedBands:
 
 
 class _GoalUses(NamedTuple):
-    """How a goal uses the rows: one `RowUses` for each model. `basis`: what its value rests on, in its first world."""
+    """Uses of rows by a goal: one `RowUses` for each model.
+
+    `basis`: recorded support of its value in its first world.
+    """
 
     uses: list[RowUses]
     basis: RestsOn | None
 
 
 class _Observed(NamedTuple):
-    """The observed path of an answer. `acted`: names of the policies that acted at its pairs; empty: nominal did."""
+    """The observed path of a verdict.
+
+    `acted`: names of the policies that acted at its pairs; empty if nominal acted.
+    """
 
     path: Path
     terminated: bool
     acted: Sequence[str] = ()
 
     def since(self, goal: Goal) -> _Observed:
-        """Return what was observed from the intervention on: the answer depends on nothing before."""
+        """Return the observations from the intervention on, because the answer does not depend on earlier ones."""
         first = resolve(goal.world.offset, len(self.path))[1]
         return _Observed(self.path[first:], self.terminated, self.acted[first:])
 
@@ -170,7 +177,7 @@ def with_credible(  # noqa: PLR0917 - a verdict, what it answers, and its bands
     now: Sequence[Samples] | None,
     level: float,
 ) -> Verdict:
-    """Return the verdict with credible bands: of each goal if any, of the effect of `regret`, and of `goals_now`."""
+    """Return the verdict with credible bands: of each goal, if any, of the effect of `regret`, and of `goals_now`."""
     ends = (*now[0].band(level), *now[1].band(level)) if now else None
     if not credible:
         return replace(verdict, credible_now=ends)
@@ -187,7 +194,7 @@ def with_credible(  # noqa: PLR0917 - a verdict, what it answers, and its bands
 
 
 def _with_support(verdict: Verdict, formula: Formula, found: list[_GoalUses]) -> Verdict:
-    """Return the verdict with what each goal rests on, and the pairs to visit."""
+    """Return the verdict with the recorded support of each goal, and the pairs to visit."""
     supports = [support_of(each.uses) for each in found]
     index = goal_numbers(verdict, quantity_goals(formula))
     numbered = [(quantity, index[quantity.text]) for quantity in verdict.quantities]
@@ -200,21 +207,22 @@ def _with_support(verdict: Verdict, formula: Formula, found: list[_GoalUses]) ->
 
 
 def goal_numbers(verdict: Verdict, goals: Sequence[Goal]) -> dict[str, int]:
-    """Return the goal of each quantity, by its text."""
+    """Return the text of each quantity -> the number of its goal."""
     if len(goals) == 1:
         return {quantity.text: 0 for quantity in verdict.quantities}
     return {print_formula(goal): number for number, goal in reversed([*enumerate(goals)])}
 
 
 def missing(how: Bands, reasons: Sequence[str]) -> Bands:
-    """Return how bands were obtained, with more reasons why something is missing."""
+    """Return the description of bands, with further reasons why something is missing."""
     return replace(how, reason="; ".join([*([how.reason] if how.reason else []), *reasons]))
 
 
 def support_of(uses: Iterable[RowUses]) -> int | None:
-    """Return the fewest draws among the rows that carry 90 % of the weight; None if no uncertain row has any.
+    """Return the fewest records among the rows with 90 % of the weight; None if no uncertain row has weight.
 
-    The heaviest rows are counted until they carry as much; of equal weights the row with fewer draws comes first.
+    The heaviest rows are counted until they have this weight. Among equal weights, the row with fewer records comes
+    first.
     """
     parts = [UncertainRows.of(part) for part in uses]
     weights = np.concatenate([part.weights for part in parts]) if parts else np.zeros(0)
@@ -243,9 +251,9 @@ def to_visit(uses: Iterable[RowUses]) -> tuple[tuple[int, int], ...]:
 
 
 def _variances(uses: RowUses) -> Iterator[tuple[int, float]]:
-    """Yield each row that data could tell more about, with the posterior variance it gives the value, to first order.
+    """Yield each row about which data could tell more, with the posterior variance it gives the value (first order).
 
-    A row without data contributes the most that values in their interval can vary.
+    A row without data contributes the maximum variance of values in their interval.
     """
     model, counts = uses.model, uses.model.counts
     assert counts is not None

@@ -1,4 +1,4 @@
-"""What a value on a learned model rests on: recorded steps, and how much of it was hardly or never recorded.
+"""Recorded support of a value on a learned model: recorded steps, and the fraction that was rarely or never recorded.
 
 Definitions: docs/semantics.md, section 13.6.
 """
@@ -23,16 +23,17 @@ from monitor.model.unknown import never_recorded
 from monitor.types import RestsOn
 
 FEW: Final = 5
-"""Recorded steps below which a pair (state, action) counts as hardly recorded."""
+"""Number of recorded steps below which a pair (state, action) counts as rarely recorded."""
 DIGITS: Final = 9
-"""Decimals to which fractions of a total are compared, so that equal weights stay equal after rounding errors."""
+"""Number of decimals to which fractions of a total are compared, so that rounding errors do not separate equal weights.
+"""
 
 
 class UncertainRows(NamedTuple):
-    """The rows of a learned model that data could tell more about, and that an answer uses.
+    """The rows of a learned model that an answer uses and about which data could tell more.
 
-    `rows` [n]: their numbers; `draws` [n]: recorded steps of each; `weights` [n]: expected uses; `never` [n]: which of
-    them were never recorded.
+    `rows` [n]: numbers of the rows. `draws` [n]: recorded steps of each row. `weights` [n]: expected uses of each row.
+    `never` [n]: whether each row was never recorded.
     """
 
     rows: Ints
@@ -42,7 +43,7 @@ class UncertainRows(NamedTuple):
 
     @classmethod
     def of(cls, uses: RowUses) -> UncertainRows:
-        """Return those learned or without any data that have weight, in the order of the model; none if it has none."""
+        """Return the rows with weight that are learned or without data, in order; empty if nothing is learned."""
         model, counts = uses.model, uses.model.counts
         if counts is None:
             nothing = np.zeros(0, dtype=np.int64)
@@ -53,7 +54,7 @@ class UncertainRows(NamedTuple):
 
 
 def basis_of(uses: RowUses) -> RestsOn | None:
-    """Return what a value rests on, by the uses of rows in its world; None if no learned row has any."""
+    """Return the recorded support of a value, from the uses of rows in its world; None if it uses no learned row."""
     found = UncertainRows.of(uses)
     total = found.weights.sum()
     if not total > 0.0:
@@ -67,11 +68,11 @@ def basis_of(uses: RowUses) -> RestsOn | None:
 
 
 def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsOn]:
-    """Return what values of a formula rest on before anything is observed, by the intervention as text.
+    """Return intervention as text -> recorded support of the values of a formula, before anything is observed.
 
-    Of `regret` and `handover` that is the value of what is handed over to, of other formulas that of each quantity, in
-    its first world. They start where episodes of the recordings do, or in any recorded state where that is not known.
-    Left out are decisions made for the goal, nested quantities, and worlds without learned rows.
+    For `regret` and `handover` this is the value under the policy to hand over to; for other formulas, the value of
+    each quantity in its first world. The values start where recorded episodes start, or in any recorded state if the
+    starts are unknown. Decisions made for the goal, nested quantities, and worlds without learned rows are left out.
     """
     found: dict[str, RestsOn] = {}
     for change, measure in compared(formula):
@@ -89,9 +90,10 @@ def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsO
 
 
 def compared(formula: Formula) -> Iterator[tuple[InterventionRef, Probability | Reward]]:
-    """Yield the interventions whose values a formula is about, each with what is measured.
+    """Yield the interventions whose values a formula compares, each with its measure.
 
-    Of `regret` and `handover` that is what is handed over to, of other formulas the first world of each quantity.
+    For `regret` and `handover` this is the policy to hand over to; for other formulas, the first world of each
+    quantity.
     """
     handed = handover_goal(formula)
     if handed is not None:

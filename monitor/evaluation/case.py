@@ -1,4 +1,4 @@
-"""`Case`: the tests of one formula on one path with one noise, and the verdict from their results."""
+"""`Case`: the tests of one formula on one path with one noise, and the verdict from the results."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strength
 from monitor.types import Drawn, Outcome, Quantity, Verdict
 
 TRUE, FALSE = combine.Conjunction(()), combine.Disjunction(())
-"""Known truths need no test, and no fraction of the strength."""
+"""Known truth values, which need no test and no share of the error rates."""
 
 
 class Case:
-    """One formula on one path. Every quantity is drawn with the same noise, particle by particle.
+    """One formula on one path. Every quantity is sampled with the same noise, particle by particle.
 
     Args:
-        sampler: with this verdict's seed.
-        rewards: the smallest and the largest of a step, if known.
+        sampler: sampler with this verdict's seed.
+        rewards: smallest and largest reward of a step, if known.
         path: pairs (state, action), oldest first.
-        drawn: the settings, and the strength of the test of the whole formula.
-        terminated: the episode has ended in the last state.
-        acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
-        spare: draw nothing for a quantity that is the same in all samples; its value is exact.
+        drawn: settings, and error rates of the test of the whole formula.
+        terminated: whether the episode has ended in the last state.
+        acted: names of the policies that acted at the pairs; empty if nominal acted at all pairs.
+        spare: do not sample a quantity that is the same in all samples; its value is exact.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Case:
         self._questions: dict[Goal, AnyQuestion] = {}
 
     def plain(self, formula: Formula) -> Verdict:
-        """Return the verdict of a Boolean combination; of several quantities, the offset of the last is reported."""
+        """Return the verdict of a Boolean combination. With several quantities, it has the offset of the last one."""
         tree = self._tree(formula)
         tested = self._tested(tree, [goal for goal, _, _ in goals(formula)])
         holds = evaluate(tree, {quantity.text: quantity.holds for quantity in tested.values()})
@@ -83,9 +83,9 @@ class Case:
     def regret(self, formula: Regret) -> Verdict:
         """Return the verdict of `regret` (docs/semantics.md, section 8).
 
-        The hypothesis tested is that there is nothing to regret: `nominal meets the goal or the alternative does not`.
-        So alpha is the probability of a false *regret*. The effect's bounds come from two intervals, so they miss with
-        at most twice the probability of one.
+        The tested hypothesis is that there is nothing to regret: `nominal meets the goal or the alternative does not`.
+        So alpha is the probability of a false *regret*. The bounds of the effect come from two intervals, so they fail
+        with at most twice the probability of one interval.
         """
         pair = regret_goals(formula)
         meets, would_meet = (self._tree(one) for one in pair)
@@ -107,7 +107,7 @@ class Case:
         )
 
     def value(self, goal: Goal, text: str) -> Verdict:
-        """Return the verdict of a `=?`."""
+        """Return the verdict of a query with `=?`."""
         if (certain := self._certain(goal)) is not None:
             quantity = self._quantity(goal, text, SampledMean(certain, 0, None))
             return self._verdict((quantity,), value=certain, offset=quantity.offset)
@@ -123,15 +123,15 @@ class Case:
         return self._verdict((quantity,), value=found.mean, bounds=found.bounds, offset=quantity.offset)
 
     def _tested(self, tree: Tree, queried: Sequence[Goal]) -> dict[Goal, Quantity]:
-        """Return the quantity of each goal, each tested at the strength that the whole formula needs."""
+        """Return the quantity of each goal, each tested at the error rates that the whole formula needs."""
         needed = strengths(tree, Strength(self._drawn.alpha, self._drawn.beta))
         texts = {goal: print_formula(goal) for goal in queried}
         return {goal: self._test(goal, text, needed.get(text)) for goal, text in texts.items()}
 
     def _drawn_on(self, tested: Mapping[Goal, Quantity]) -> dict[Goal, Quantity]:
-        """Return quantities that somebody may read with the mean of at least `DRAWS` draws, their truths as tested.
+        """Return quantities with means of at least `DRAWS` samples, for readers, and the tests' truth values.
 
-        A test ends when its draws are far from the bound, so their mean is too far on average.
+        A test ends when its samples are far from the bound, so their mean is too far from it on average.
         """
         found = dict(tested)
         for goal, quantity in tested.items():
@@ -142,14 +142,14 @@ class Case:
         return found
 
     def _test(self, goal: Goal, text: str, strength: Strength | None) -> Quantity:
-        """Test one goal; return its truth and numbers. No strength: it is known without a test."""
+        """Test one goal; return its truth value and numbers. `strength`: None if it is known without a test."""
         assert goal.test is not None
         if strength is None:
             certain = self._certain(goal)
             assert certain is not None
             return self._quantity(goal, text, SampledMean(certain, 0, None), holds=goal.test.holds(certain))
         within, draw, sampling = span(goal, self._rewards), self._draw(goal), self._drawn.sampling
-        negates = goal.test.comparison in ("<", "<=")  # `< theta` is not `>= theta`, and that is what is tested
+        negates = goal.test.comparison in ("<", "<=")  # `< theta` is the negation of `>= theta`, which is tested
         if negates:
             strength = strength.negated
         above = decided_by_range(goal.test, within)
@@ -165,7 +165,7 @@ class Case:
         return self._quantity(goal, text, found, holds=None if above is None else above != negates)
 
     def _test_between(self, goal: Goal, strength: Strength) -> tuple[SampledMean, bool | None]:
-        """Test a goal of whose draws a least and a greatest outcome are known; beyond the bound by `ERROR`."""
+        """Test a goal whose samples have a least and a greatest outcome; it must be beyond the bound by `ERROR`."""
         within, drawn, samples = span(goal, self._rewards), self._limited(goal), 0
         assert goal.test is not None
         for wanted, apart in ((True, ERROR), (False, -ERROR)):
@@ -181,7 +181,7 @@ class Case:
         return self._mean_of(goal, max(samples, 1)), None
 
     def _mean_of(self, goal: Goal, count: int) -> SampledMean:
-        """Return the mean of a number of draws, with a confidence sequence."""
+        """Return the mean of `count` samples, with a confidence sequence."""
         within, sampling = span(goal, self._rewards), self._drawn.sampling
         least = summary(self._draw(goal)(range(count)), within, sampling)
         if not self._is_nested(goal):
@@ -192,13 +192,13 @@ class Case:
         return isinstance(self._question(goal), TooLate)
 
     def _limited(self, goal: Goal) -> Drawn:
-        """Return the settings with the limit of samples that a goal has."""
+        """Return the settings with the goal's limit of samples."""
         sampling = self._drawn.sampling
         limit = min(sampling.limit, NESTED_LIMIT) if self._is_nested(goal) else sampling.limit
         return replace(self._drawn, sampling=replace(sampling, limit=limit))
 
     def _limit_of(self, goal: Goal) -> str:
-        """Return the name of that limit."""
+        """Return the name of the goal's limit of samples."""
         return "sampling.limit" if self._limited(goal) == self._drawn else "limit NESTED_LIMIT"
 
     def _quantity(self, goal: Goal, text: str, found: SampledMean, *, holds: bool | None = None) -> Quantity:
@@ -223,11 +223,14 @@ class Case:
         return self._questions[goal]
 
     def _certain(self, goal: Goal) -> float | None:
-        """Return the value of a goal for which nothing needs to be drawn."""
+        """Return the value of a goal that needs no samples; None if it needs samples."""
         return self._question(goal).certain if self._spare else None
 
     def _draw(self, goal: Goal, *, most: bool = False) -> Draw:
-        """Return what draws outcomes; `most`: the greatest ones, of a goal that has a least and a greatest."""
+        """Return a function that samples outcomes.
+
+        `most`: sample greatest outcomes, if a goal has a least and a greatest.
+        """
         within, question = span(goal, self._rewards), self._question(goal)
 
         def draw(particles: range) -> Floats:
@@ -239,7 +242,7 @@ class Case:
         return draw
 
     def _tree(self, formula: Formula) -> Tree:
-        """Return the formula as a tree of tests, with known truths in place."""
+        """Return the formula as a tree of tests and known truth values."""
         match formula:
             case Goal(test=test):
                 certain = self._certain(formula)
@@ -297,7 +300,7 @@ class Case:
 
 
 def between(least: SampledMean, most: SampledMean) -> SampledMean:
-    """Return the estimate of a probability in [0, 1] of whose draws a least and a greatest outcome are known."""
+    """Return the estimate of a probability in [0, 1] whose samples have a least and a greatest outcome."""
     assert least.bounds is not None
     assert most.bounds is not None
     ends = max(least.bounds[0] - ERROR, 0.0), min(most.bounds[1] + ERROR, 1.0)
@@ -305,5 +308,5 @@ def between(least: SampledMean, most: SampledMean) -> SampledMean:
 
 
 def _interval(quantity: Quantity) -> tuple[float, float] | None:
-    """Return an interval that contains a quantity; of an exact one its value."""
+    """Return an interval that contains a quantity; for an exact quantity, its value twice."""
     return quantity.bounds if quantity.samples else (quantity.value, quantity.value)

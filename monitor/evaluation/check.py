@@ -1,4 +1,4 @@
-"""`monitor.check`: one query on one recorded path, with all inputs checked first, by the engine that fits."""
+"""`monitor.check`: check all inputs, then evaluate one query on one recorded path with the suitable engine."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def check(
     acted: Sequence[str] = (),
     recourse: bool = True,
 ) -> Verdict:
-    """Answer one formula on one observed path.
+    """Evaluate one formula on one observed path.
 
     Args:
         query: a formula, or its text.
         model: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
-            `World` where they are vectors of numbers, or what `load_world` makes one of, such as a manifest's path.
+            `World` where they are vectors of numbers, or a source that `load_world` accepts, such as a manifest's path.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
             each pair has those recorded with it as a third element. Where the `MDP` has emissions: pairs (observation,
             action), of which each may be None, not known; the first may have a third element, the belief before it, as
@@ -69,20 +69,22 @@ def check(
             [n, A].
         engine: `exact`, `sampled`, or `auto`: exact where that fits; where not, the verdict's `reason` says why. In a
             `World` an answer is exact where no noise needs to be drawn.
-        causal_model: `any` or `stable` also bound the answer over that class of causal models; exactly only.
-        terminated: the episode has ended in the last state, which is absorbing from then on. Where the model has a copy
-            of that state for the end of an episode, the path ends in the copy: `model.ended(state)`.
+        causal_model: `any` or `stable` also bound the answer over that class of causal models; only in exact
+            evaluation.
+        terminated: whether the episode has ended in the last state, which is absorbing from then on. If the model has a
+            copy of that state for the end of an episode, the path ends in the copy, `model.ended(state)`.
         start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
-        models: name -> other dynamics, for `model:name`.
-        sampling: error rates and limits of a sampled answer.
-        drawn: of an earlier verdict, to draw it again; replaces `sampling`.
-        bands: for a model learned from data, how its bands are computed. With None, or `draws` 0, the credible band is
-            not, nor is the support.
-        acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
-        recourse: whether a missed goal of `regret` is examined: could other decisions have met it?
+        models: name -> another model, for `model:name`.
+        sampling: error rates and limits of sampling.
+        drawn: `drawn` of an earlier verdict, to sample it again; replaces `sampling`.
+        bands: settings of the bands of a model learned from data. With None, or `draws` 0, neither the credible band
+            nor the support is computed.
+        acted: names of the policies that acted, one for each pair; empty if nominal acted at all pairs.
+        recourse: whether to examine if other decisions could have met a missed goal of `regret`.
 
     Raises:
-        FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
+        FormulaError, PathError, PolicyError, ConfigError, LimitError: the error says what is wrong, where, and how to
+            fix it.
 
     >>> model = MDP.from_transitions(
     ...     states=2, actions=2, labels={"goal": [1]},
@@ -130,10 +132,10 @@ def check_many(
     recourse: bool = True,
     each: Callable[[int], None] = lambda _answered: None,
 ) -> list[Verdict]:
-    """Answer several formulas on one path, sharing what they have in common; all are read before any is answered.
+    """Evaluate several formulas on one path, sharing common work. All formulas are read before one is evaluated.
 
-    `each` is called after each answer with the number of answers so far. The other arguments, and the errors, are those
-    of `check`.
+    `each` is called after each verdict, with the number of verdicts so far. The other arguments and the errors are
+    those of `check`.
     """
     _check_engine(engine, causal_model)
     credible = bands if bands is not None and bands.draws else None

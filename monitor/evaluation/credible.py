@@ -1,8 +1,8 @@
 """Values over models drawn from the posterior of a learned model: the samples behind a credible band.
 
-A drawn model (`posterior.py`) has the states of the learned one, so policies and automata fit it, and every answer on
-it is exact. What was never observed is a state of which nothing is known, so each draw has a low and a high value. All
-draws are made once and shared by all formulas and agents (docs/semantics.md, section 13.5).
+A drawn model (`posterior.py`) has the states of the learned model, so policies and automata fit it, and every answer on
+it is exact. Outcomes that were never observed lead to a state of which nothing is known, so each draw has a low and a
+high value. All models are drawn once and shared by all formulas and agents (docs/semantics.md, section 13.5).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from monitor.model.unknown import unknown_labels, unknown_states
 from monitor.types import BandSettings
 
 MAX_DRAWS = 10_000
-"""Most models drawn from the posterior."""
+"""Maximum number of models drawn from the posterior."""
 MAX_DRAWN = 16_000_000
-"""Probabilities of all drawn models together: 128 MB."""
+"""Maximum total number of probabilities of all drawn models: 128 MB."""
 MAX_TABLES = 512 << 20
-"""Bytes of the value tables of all drawn models together."""
+"""Maximum total bytes of the value tables of all drawn models."""
 
 Measure = Probability | Reward
 
@@ -58,7 +58,7 @@ def check_band_settings(settings: BandSettings) -> BandSettings:
 
 
 def _fewest(level: float) -> int:
-    """Return the fewest draws of which the outer quantiles lie between the extremes."""
+    """Return the smallest number of draws for which the outer quantiles lie between the extremes."""
     return int(np.ceil(2.0 / (1.0 - level) - 1.0 - 1e-9))
 
 
@@ -69,13 +69,16 @@ class Samples(NamedTuple):
     high: Floats
 
     def minus(self, other: Samples) -> Samples:
-        """Return the differences: what is unknown in one world need not be what is unknown in the other."""
+        """Return the differences.
+
+        The unknown outcomes in one world may differ from the unknown outcomes in the other.
+        """
         return Samples(self.low - other.high, self.high - other.low)
 
     def band(self, level: float) -> tuple[float, float]:
-        """Return the equal-tailed band: the lower end of the least values, the upper end of the greatest.
+        """Return the equal-tailed band, from a quantile of the least values to a quantile of the greatest.
 
-        Ends are Weibull quantiles, at positions p (M + 1) of the order statistics: where low and high agree, a further
+        The ends are Weibull quantiles, at positions p (M + 1) of the order statistics. If low and high agree, a further
         draw lies inside with probability `level`.
         """
         tail = (1.0 - level) / 2.0
@@ -84,14 +87,14 @@ class Samples(NamedTuple):
 
 
 class DrawnModel(NamedTuple):
-    """The evaluators of one drawn model, with what is unknown as bad and as good as can be."""
+    """The evaluators of one drawn model, with the worst and the best case for unknown outcomes."""
 
     low: Evaluators
     high: Evaluators
 
 
 class SharedByDraws(NamedTuple):
-    """What all draws share: the budget of cached rows, and the automata, which depend on no model."""
+    """State shared by all draws: the budget of cached rows, and the automata, which depend on no model."""
 
     budget: RowBudget
     automata: dict[Measure, Automaton]
@@ -101,7 +104,7 @@ class PosteriorValues:
     """Exact values over M drawn models.
 
     Args:
-        evaluators: of the learned model, whose policies the draws share.
+        evaluators: evaluators of the learned model, whose policies the draws share.
         settings: number of draws, seed and level.
     """
 
@@ -112,7 +115,7 @@ class PosteriorValues:
     def draws(self) -> list[DrawnModel]:
         """The evaluators of the drawn models, made when they are first needed.
 
-        Raises LimitError if all of them would be too large.
+        Raises LimitError if all drawn models together would be too large.
         """
         given, settings = self._evaluators, self.settings
         models = {"": given.model, **{name: given.models[name] for name in sorted(given.models)}}
@@ -136,7 +139,7 @@ class PosteriorValues:
     ) -> Samples:
         """Return the Gumbel-Max values under a change at the path's first pair.
 
-        `acted`: names of the policies that acted at the pairs; empty: nominal did.
+        `acted`: names of the policies that acted at the pairs; empty if nominal acted.
 
         Raises LimitError if their value tables would be too large, if a nested quantity has no worst and best case, or
         if the change makes decisions for the goal.
@@ -176,7 +179,10 @@ class PosteriorValues:
 def _value(  # noqa: PLR0917 - the evaluators, and what the value is a function of
     evaluators: Evaluators, change: InterventionRef, measure: Measure, path: Path, end: int | None, acted: Sequence[str]
 ) -> float:
-    """Return the value under a change at the first pair of a path that ended in `end`, if it did."""
+    """Return the value under a change at the first pair of a path.
+
+    `end`: the state in which the path terminated, if it did.
+    """
     ended = None if end is None or evaluators.stays(end) else end
     nominal = evaluators.nominal(ended, until=len(path) - 1, acted=acted)
     world = CounterfactualWorld.at(path, 0, nominal, evaluators.intervention(change, ended), evaluators.rows)

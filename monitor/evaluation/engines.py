@@ -1,4 +1,8 @@
-"""What answers formulas on a stream: both engines over a table, or the sampled one over a world with numbers."""
+"""The engines that evaluate formulas on a stream, one class for each kind of model.
+
+`Engines`: exact and sampled, on a table. `WorldEngines`: sampled, on a world with numbers. `HiddenEngines`: exact, on a
+model with hidden states or with policies that remember.
+"""
 
 from __future__ import annotations
 
@@ -35,21 +39,22 @@ from monitor.worlds.trial import some_moment
 
 BANDS = BandSettings()
 NOT_EXACT = "sampled, because the exact engine refused: "
-"""How a verdict's `reason` begins where `auto` could not answer exactly."""
+"""Beginning of a verdict's `reason` if `auto` could not evaluate exactly."""
 
 
 def neither(exact: LimitError, sampled: LimitError) -> LimitError:
-    """Return the error of a formula that both engines refuse: the reason of the exact one comes first.
+    """Return the error of a formula that both engines refuse. The reason of the exact engine comes first.
 
-    What the sampled engine advises after its reason is left out: often the exact engine, which has refused.
+    The advice after the sampled engine's reason is left out, because it often recommends the exact engine, which has
+    refused.
     """
     return LimitError(f"{exact}; nor by sampling: {str(sampled).partition('; ')[0]}")
 
 
 class Held(NamedTuple):
-    """The path of an answer, as a stream holds it; the names are those of `monitor.check`.
+    """The path of a verdict, as a stream holds it. The names are those of `monitor.check`.
 
-    `pairs`: (state, action), oldest first. `inputs`: of each pair; empty: the model has none.
+    `pairs`: (state, action), oldest first. `inputs`: inputs of each pair; empty if the model has none.
     """
 
     pairs: Sequence[tuple[Any, int | None]]
@@ -60,10 +65,10 @@ class Held(NamedTuple):
 
 
 class LabelSets(Protocol):
-    """The label set of a state: a bit mask of an automaton's atoms."""
+    """State -> label set, a bit mask of an automaton's atoms."""
 
     def __getitem__(self, state: Any, /) -> int:  # noqa: ANN401 - as `State` is, of the model's kind
-        """Return that of one state."""
+        """Return the label set of one state."""
         ...
 
 
@@ -75,7 +80,7 @@ class Names:
         self.learned = any(each.counts is not None for each in (model, *models.values()))
 
     def validate(self, formula: Formula, text: str) -> None:
-        """Raise FormulaError at the first name that there is not."""
+        """Raise FormulaError at the first name that does not exist."""
         model, policies, models = self._given
         validate(formula, model, policies, text, models)
 
@@ -84,12 +89,12 @@ class Engines:
     """The exact engine and the sampled one, over the same model and policies.
 
     Args:
-        checker: answers exactly.
+        checker: evaluates exactly.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
         bands: how the credible band of a learned model is computed; likewise.
 
-    `learned`: computes the bands of a learned model; None for a given one. `names`: those that formulas may use.
-    `tested`: the rows that observed steps are tested against.
+    `learned`: computes the bands of a learned model; None for a given model. `names`: the names that formulas may use.
+    `tested`: the rows with which observed steps are tested.
     """
 
     def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
@@ -105,15 +110,16 @@ class Engines:
         return SampledChecker(Enumerated(self.checker.evaluators), self.checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Prepare what a formula needs, so that the first message is not delayed.
+        """Prepare the tables that a formula needs, so that the first message is not delayed.
 
-        `window`: pairs a path holds at most.
+        `window`: maximum number of pairs of a path.
 
         Returns:
-            True if it will always be sampled, and why; no reason if the user chose sampling.
+            Whether the formula will always be sampled, and the reason; the reason is empty if the user chose sampling.
 
         Raises:
-            LimitError: the requested engine cannot answer it, or `auto` by neither: at start, not on the stream.
+            LimitError: the requested engine, or with `auto` neither engine, can evaluate the formula. This error is
+                raised at the start, not on the stream.
         """
         if spec.engine == "sampled":
             self._warm_up(formula)
@@ -137,7 +143,7 @@ class Engines:
         return False, ""
 
     def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
-        """Return a sampled verdict; errors as for `SampledChecker.verdict`. `why`: the reason for sampling."""
+        """Return a sampled verdict. `why`: the reason for sampling. Errors are those of `SampledChecker.verdict`."""
         return self.sampled_checker.verdict(
             formula,
             held.pairs,
@@ -151,7 +157,7 @@ class Engines:
 
     @property
     def deployed(self) -> str:
-        """Another name of the nominal policy, by which it can be an intervention where another one acted."""
+        """Second name of the nominal policy, under which it can be an intervention where another policy acted."""
         return self.checker.evaluators.deployed
 
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:
@@ -159,7 +165,7 @@ class Engines:
         return StateLabels(automaton, self.checker.model).masks.data  # a memoryview: its items are Python ints
 
     def forecast(self, goal: Goal, held: Held, drawn: Drawn) -> float:
-        """Return the value of a goal, from a number of draws that nothing drawn decides."""
+        """Return the value of a goal, estimated from a fixed number of samples."""
         return estimated(self.sampled_checker.question(goal, held.pairs, drawn, acted=held.acted))[0]
 
     def prepare_takeover(self, goal: Goal) -> None:
@@ -173,25 +179,31 @@ class Engines:
         return verdict if spec.bands == "off" else self.with_bands(verdict, formula, held, drawn)
 
     def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
-        """Return an exact verdict with its credible band and support, on a learned model."""
+        """Return an exact verdict, with its credible band and support if the model is learned."""
         del drawn
         if self.learned is None:
             return verdict
         return self.learned.added(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return a verdict, on a missed goal with whether that could have been met: `Checker.with_recourse`."""
+        """Return a verdict.
+
+        If its goal is missed, add whether the goal could have been met (`Checker.with_recourse`).
+        """
         return self.checker.with_recourse(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
-        """Return what values of a formula rest on before anything is observed: `basis_at_start`."""
+        """Return the recorded support of the values of a formula before anything is observed (`basis_at_start`)."""
         return basis_at_start(self.checker.evaluators, formula)
 
     def _warm_up(self, formula: Formula) -> None:
         self.sampled_checker.warm_up(formula, self.checker.some_path(), alone(self.sampling))
 
     def _try_to_warm_up(self, formula: Formula) -> None:
-        """Warm up for states from which exact answers need too much; where samples fail too, the stream reports it."""
+        """Warm up sampling for states in which exact evaluation is too large.
+
+        If sampling fails too, the stream reports it.
+        """
         try:
             self._warm_up(formula)
         except LimitError:
@@ -199,14 +211,14 @@ class Engines:
 
 
 class WorldEngines:
-    """The sampled engine over one world with numbers, which draws only where it must.
+    """The sampled engine on one world with numbers. It samples only if necessary.
 
     Args:
-        checker: of the world and its policies.
+        checker: checker of the world and its policies.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
         bands: how the credible band of a learned world is computed; likewise.
 
-    `learned`: computes the bands of a world that was fitted to resampled recordings too; None for any other.
+    `learned`: computes the bands of a world with fits to resampled recordings; None for any other world.
     """
 
     def __init__(self, checker: WorldChecker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
@@ -218,7 +230,7 @@ class WorldEngines:
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
         """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`.
 
-        Returns True and no reason: whether an answer is exact depends on what was observed.
+        Returns True and no reason, because it depends on the observations whether a verdict is exact.
         """
         del window
         once = replace(alone(self.sampling), sampling=replace(self.sampling, limit=1))
@@ -231,7 +243,7 @@ class WorldEngines:
         return Held([(state, 0)], [inputs])
 
     def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
-        """Return the verdict on a path, each step of which was found to be possible; it says why it is sampled."""
+        """Return the verdict on a path whose steps are all possible. If it is sampled, it says why."""
         del why
         return self.checker.verdict(
             formula,
@@ -250,7 +262,10 @@ class WorldEngines:
         return self.checker.scene.deployed
 
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:
-        """As in `Engines`; each is found when it is asked for, and raises ModelError if the world fails there."""
+        """As in `Engines`.
+
+        A label set is computed on access, which raises ModelError if the world fails in the state.
+        """
         return self.checker.scene.label_sets(automaton)
 
     def forecast(self, goal: Goal, held: Held, drawn: Drawn) -> float:
@@ -258,21 +273,21 @@ class WorldEngines:
         return estimated(self.checker.sampled.question(goal, _moments(held), drawn, acted=held.acted))[0]
 
     def prepare_takeover(self, goal: Goal) -> None:
-        """Prepare nothing: worlds have no tables."""
+        """Do nothing, because worlds have no tables."""
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
-        """Return the verdict on the formula behind a takeover, drawn where it must be, with bands as `spec` says."""
+        """Return the verdict on the formula behind a takeover, sampled if necessary, with bands as `spec` says."""
         verdict = self.drawn_verdict(formula, spec, held, drawn)
         return verdict if spec.bands == "off" else self.with_bands(verdict, formula, held, drawn)
 
     def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
-        """Return the verdict with its credible band, on a learned world; `drawn`: its noise."""
+        """Return the verdict, with its credible band if the world is learned. `drawn`: the verdict's noise."""
         if self.learned is None:
             return verdict
         return self.learned.added(verdict, formula, _moments(held), drawn, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return a verdict, on a missed goal with the one decision whose change would have met it."""
+        """Return a verdict. If its goal is missed, add the one decision whose change would have met the goal."""
         return self.checker.with_recourse(
             verdict, formula, _moments(held), terminated=held.terminated, acted=held.acted
         )
@@ -288,13 +303,13 @@ def _moments(held: Held) -> list[Moment]:
 
 
 class HiddenEngines:
-    """The exact engine of models with hidden states, and of policies that remember.
+    """The exact engine for models with hidden states, and for policies that remember.
 
     Args:
         checker: of the model and its policies.
-        sampling: only checked, as nothing is sampled; ConfigError if it is not allowed.
+        sampling: only checked, because nothing is sampled. Raises ConfigError if it is not allowed.
 
-    `learned`: None: such models have no bands yet. The other attributes are those of `Engines`.
+    `learned`: always None, because such models have no bands yet. The other attributes are those of `Engines`.
     """
 
     learned = None
@@ -326,7 +341,7 @@ class HiddenEngines:
         )
 
     def prepare_takeover(self, goal: Goal) -> None:
-        """Prepare nothing."""
+        """Do nothing, because takeovers need no tables here."""
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
         """Return the exact verdict on the formula behind a takeover."""
@@ -334,17 +349,17 @@ class HiddenEngines:
         return self._verdict(formula, spec, held)
 
     def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
-        """Return the verdict: it has no bands."""
+        """Return the verdict unchanged, because it has no bands."""
         del formula, held, drawn
         return verdict
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return the verdict, which says why other decisions were not examined."""
+        """Return the verdict unchanged. It says why other decisions were not examined."""
         del formula, held
         return verdict
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
-        """Return nothing: the model is not learned."""
+        """Return an empty dict, because the model is not learned."""
         del formula
         return {}
 
@@ -359,7 +374,7 @@ def engines_of(
     sampling: Sampling,
     bands: BandSettings,
 ) -> AnyEngines:
-    """Return what answers formulas on a model, whichever kind it is. Raises ConfigError, ModelError or PolicyError."""
+    """Return the engines for a model of any kind. Raises ConfigError, ModelError or PolicyError."""
     if is_world(model):
         return WorldEngines(WorldChecker(model, policies, models), sampling, bands)
     table = require_table(model, "a stream needs an MDP, or a world with numbers or the path of one")

@@ -1,7 +1,7 @@
-"""Credible bands of verdicts on a learned world with numbers: its answer under each fit to resampled recordings.
+"""Credible bands of verdicts on a learned world with numbers, from the answers under fits to resampled recordings.
 
-A fit is a world of its own: it finds its own noise for the held steps, and draws the later noise with the same keys. So
-values differ from fit to fit only by what the recordings leave open (docs/worlds.md).
+A fit is a world of its own. It infers its own noise for the held steps, and samples later noise with the same keys. So
+the values under different fits differ only because of the limited recordings (docs/worlds.md).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from monitor.types import Bands, BandSettings, Drawn, Verdict
 from monitor.worlds import Moment
 
 LEAST_FITS = 2
-"""Fewest fits whose values have a least and a greatest one."""
+"""Minimum number of fits for a least and a greatest value."""
 
 NOT_NESTED = "no credible band: each fit would take as many draws as handover itself"
 
 Estimate = tuple[float, float | None]
-"""A value and its standard error; None if nothing needs to be drawn."""
+"""A value and its standard error; the error is None if no samples are needed."""
 
 
 class FitBands:
     """Credible bands of verdicts on one world.
 
     Args:
-        checker: of the world, which has fits.
-        settings: `draws` is the most fits that are used; ConfigError if they are not allowed.
+        checker: checker of the world, which has fits.
+        settings: `draws` is the maximum number of used fits. Raises ConfigError if the settings are not allowed.
     """
 
     def __init__(self, checker: WorldChecker, settings: BandSettings) -> None:
@@ -57,9 +57,9 @@ class FitBands:
         terminated: bool = False,
         acted: Sequence[str] = (),
     ) -> Verdict:
-        """Return a verdict on `path` with its credible band; `drawn`: the noise of the verdict.
+        """Return a verdict on `path` with its credible band. `drawn`: the noise of the verdict.
 
-        A fit in which a held step is impossible has no answer, which `bands.reason` says.
+        A fit in which a held step is impossible has no answer; `bands.reason` reports it.
         """
         goals = quantity_goals(formula)
         if not goals or not verdict.quantities:
@@ -96,7 +96,7 @@ class FitBands:
     def _answers(
         self, goals: Sequence[Goal], path: Sequence[Moment], drawn: Drawn, *, terminated: bool, acted: Sequence[str]
     ) -> tuple[list[list[float | Floats]], list[str]]:
-        """Return the outcomes of the goals under each fit that has an answer, and why others have none."""
+        """Return the outcomes of the goals under each fit that has an answer, and why other fits have none."""
         answers, problems = [], []
         for fit in self._fits:
             try:
@@ -108,13 +108,13 @@ class FitBands:
 
 
 def fit_bands(checker: WorldChecker, settings: BandSettings) -> FitBands | None:
-    """Return what computes the bands of a world; None for one that is not learned, or has nothing to say of it."""
+    """Return the bands of a world; None if the world has no fits and no doubt to report."""
     says = checker.fits or (settings.doubt and checker.model.learned_from)
     return FitBands(checker, settings) if says else None
 
 
 def highest_level(fits: int) -> float:
-    """Return the probability that a further value lies between the extremes of so many (`Samples.band`)."""
+    """Return the probability that a further value lies between the extremes of `fits` values (`Samples.band`)."""
     return (fits - 1.0) / (fits + 1.0)
 
 
@@ -124,7 +124,7 @@ def _effect(nominal: Goal, alternative: Goal) -> Goal:
 
 
 def _samples(within: Span | None, found: Sequence[Estimate]) -> Samples:
-    """Return the value under each fit, less and more what it may be wrong by as few were drawn, within its range."""
+    """Return the value under each fit, minus and plus its sampling error, clipped to its range."""
     values, errors = np.array([(value, ERRORS * (error or 0.0)) for value, error in found]).T
     low, high = within or (-np.inf, np.inf)
     return Samples(np.maximum(values - errors, low), np.minimum(values + errors, high))

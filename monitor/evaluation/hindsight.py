@@ -1,4 +1,4 @@
-"""`monitor.recourse`: what other decisions on a recorded path would have given, with all inputs checked first."""
+"""`monitor.recourse`: check all inputs, then evaluate other decisions on a recorded path."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def recourse(
     models: Mapping[str, MDP] | None = None,
     acted: Sequence[str] = (),
 ) -> RecourseReport:
-    """Return what other decisions on an observed path would have given: which one mattered, and what to do instead.
+    """Evaluate other decisions on an observed path: which decision mattered, and which action would have been better.
 
-    All values use the noise that the path reveals, which no policy knows in advance; `optimal` is the value of the best
-    policy that does not. They are exact, by the Gumbel-Max causal model; of a learned model, for its rows as estimated.
+    All values use the noise that the path reveals, which no policy knows in advance. `optimal` is the value of the best
+    policy that does not know it. The values are exact under the Gumbel-Max causal model; for a learned model, with its
+    estimated rows.
 
     Args:
         query: `regret(..)`, or a goal of the path as it happened, such as `nominal@2.P>=0.9 [ .. ]`; for `=?` say
@@ -45,18 +46,19 @@ def recourse(
         model: the MDP.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken).
         policies: as for `monitor.check`.
-        offset: from where on decisions are examined, in place of the query's.
-        most: number of changes of the largest plan.
+        offset: offset from which decisions are examined, in place of the query's offset.
+        most: maximum number of changes in a plan.
         within: size of the largest sets of decisions that may share the responsibility for a missed goal. The cost is
             about n^(within - 1) numbers for each state, with n decisions.
         unchanged: what an unchanged decision is in a state that was not visited. `nominal`: that of the policy that
             acted; `observed`: the action observed at that step, where it is available.
-        terminated: the episode has ended in the last state, as for `monitor.check`.
-        models: name -> other dynamics, if the query names one.
-        acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
+        terminated: whether the episode has ended in the last state, as for `monitor.check`.
+        models: name -> another model, if the query names one.
+        acted: names of the policies that acted, one for each pair; empty if nominal acted at all pairs.
 
     Raises:
-        FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
+        FormulaError, PathError, PolicyError, ConfigError, LimitError: the error says what is wrong, where, and how to
+            fix it.
 
     >>> model = MDP.from_transitions(
     ...     states=3, actions=2, labels={"home": [2]},

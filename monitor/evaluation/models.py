@@ -1,4 +1,4 @@
-"""What all kinds of models have in common: the bytes of a model, the digest that names it, and its policies' files."""
+"""Functions for models of all kinds: their bytes and digests, and reading them and their policies from files."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from monitor.worlds.trial import some_inputs, some_states
 from monitor.worlds.world_policies import WorldPolicy, network_policy, sees_inputs
 
 TRIED: Final = 1024
-"""States of a world in which a new policy is evaluated."""
+"""Number of states of a world in which a new policy is evaluated."""
 AnyModel = MDP | CheckedWorld
 """A table, or a world with numbers."""
 AnyPolicy = PolicyTable | WorldPolicy | Reader
-"""What a policy chooses in either; a `Reader` where states are hidden or it remembers."""
+"""The choices of a policy on a table or in a world; a `Reader` if states are hidden or if the policy remembers."""
 
 
 def require_table(model: object, why: str) -> MDP:
-    """Return the model if it is a table. Raises ConfigError: something else was given, and `why` that does not do."""
+    """Return the model if it is a table. Raises ConfigError otherwise, with the reason `why` a table is needed."""
     if isinstance(model, MDP):
         return model
     given = f"the class {model.__name__}" if isinstance(model, type) else f"{type(model).__name__} {model!r:.80}"
@@ -43,17 +43,20 @@ def require_table(model: object, why: str) -> MDP:
 
 
 def bytes_of(model: AnyModel) -> bytes:
-    """Return the model as bytes: equal models give equal bytes."""
+    """Return the model as bytes. Equal models give equal bytes."""
     return model.content if isinstance(model, CheckedWorld) else canonical_bytes(model)
 
 
 def sha256_of(model: AnyModel) -> str:
-    """Return the SHA-256 of its bytes, in hexadecimal: the model's name in alerts and evidence."""
+    """Return the SHA-256 of the model's bytes, in hexadecimal. It identifies the model in alerts and evidence."""
     return hashlib.sha256(model.content).hexdigest() if isinstance(model, CheckedWorld) else model_sha256(model)
 
 
 def meaning_of(model: AnyModel) -> str:
-    """Return a digest of what the numbers of states and actions stand for; equal for models that do not say it."""
+    """Return a digest of the names behind the numbers of states and actions.
+
+    It is equal for all models without names.
+    """
     if not isinstance(model, CheckedWorld):
         return meaning_sha256(model)
     names = [each.name for each in model.features], [each.name for each in model.inputs], list(model.action_names)
@@ -61,12 +64,12 @@ def meaning_of(model: AnyModel) -> str:
 
 
 def load_any_model(source: str) -> AnyModel:
-    """Return the model of a source, as a configuration and commands name it. Raises ModelError."""
+    """Return the model of a source, written as in a configuration or command. Raises ModelError."""
     return load_world(source) if is_world(source) else load_model(source)
 
 
 def model_of(content: bytes, where: str, *, limit: int = MAX_UNPACKED_BYTES) -> AnyModel:
-    """Return the model in these bytes. Raises ModelError; `limit`: as for `read_model`."""
+    """Return the model in these bytes. `limit`: as for `read_model`. Raises ModelError."""
     if content.startswith(b"PK"):
         return read_model(content, where, limit=limit)
     from monitor.worlds.location_scale import world_of  # noqa: PLC0415 - onnxruntime and scipy only where needed
@@ -75,10 +78,10 @@ def model_of(content: bytes, where: str, *, limit: int = MAX_UNPACKED_BYTES) -> 
 
 
 def tried_states(model: AnyModel, *, inputs: bool = False) -> MDP:
-    """Return the states in which a new policy is evaluated: all of a table, `TRIED` in the ranges of a world.
+    """Return the states in which a new policy is evaluated: all of a table, or `TRIED` in a world's ranges.
 
-    Those of a world come as a table, in which every action is available, and whose observations are their numbers;
-    with `inputs` followed by inputs in their ranges.
+    The states of a world are returned as a table in which every action is available, and whose observations are the
+    states' numbers; with `inputs`, followed by inputs in their ranges.
     """
     if isinstance(model, MDP):
         return model
@@ -88,7 +91,7 @@ def tried_states(model: AnyModel, *, inputs: bool = False) -> MDP:
 
 
 def places(count: int, model: AnyModel, source: str, observations: Reals | None = None) -> MDP:
-    """Return a table of places in which a policy may be asked; every action is available in each."""
+    """Return a table of `count` states in which a policy can be evaluated. Every action is available in each."""
     pairs = count * model.actions
     return MDP(
         count,
@@ -104,16 +107,19 @@ def places(count: int, model: AnyModel, source: str, observations: Reals | None 
 
 
 def observations_of(model: AnyModel) -> list[MDP]:
-    """Return the states in which a new policy is evaluated, with each observation that it may take of them.
+    """Return the states in which a new policy is evaluated, once for each kind of observation that it may use.
 
-    In a world with inputs these are the states, or the states and the inputs.
+    In a world with inputs, the observations are the states alone, or the states with the inputs.
     """
     more = isinstance(model, CheckedWorld) and bool(model.inputs)
     return [tried_states(model), *([tried_states(model, inputs=True)] if more else [])]
 
 
 def draft_any_manifest(content: bytes, file: Path, model: AnyModel, **known: Any) -> tuple[Manifest, list[str]]:  # noqa: ANN401
-    """Return the manifest of a network on a model, and what was assumed; `known` and errors as for `draft_manifest`."""
+    """Return the manifest of a network on a model, and the assumptions made.
+
+    `known`, errors: as for `draft_manifest`.
+    """
     if isinstance(model, MDP):
         return draft_manifest(content, file, model, **known)
     names = [each.name for each in model.features]
@@ -125,7 +131,7 @@ def draft_any_manifest(content: bytes, file: Path, model: AnyModel, **known: Any
 
 
 def policy_of(manifest: AnyManifest, content: bytes, model: AnyModel, where: str) -> AnyPolicy:
-    """Return what the policy in the bytes of its file chooses; `where` names it in messages. Raises PolicyError."""
+    """Return the policy in the bytes of its file. `where` names it in messages. Raises PolicyError."""
     if isinstance(manifest, ControllerManifest):
         return _controller_of(manifest, content, model, where)
     if isinstance(manifest, RecurrentManifest):
@@ -169,7 +175,7 @@ def _recurrent_of(manifest: RecurrentManifest, content: bytes, model: AnyModel, 
 
 
 def readable(model: MDP, sees: str) -> MDP:
-    """Return what a policy may read as a table of states: the states, or the observations where states are hidden."""
+    """Return a table of the states that a policy reads; if states are hidden, a table of the observations."""
     if model.emissions is None or sees == "state":
         return model
     return places(model.emissions.signals, model, f"the observations of {model.source}")
@@ -189,7 +195,7 @@ def _named(where: str) -> Iterator[None]:
 
 
 def read_policies(policies: Mapping[str, object], model: MDP) -> dict[str, object]:
-    """Return policies with those that are paths of manifests read. Raises PolicyError."""
+    """Return policies, after reading those that are given as paths of manifests. Raises PolicyError."""
     return {
         name: load_any_policy(each, model).table if isinstance(each, str | Path) else each
         for name, each in policies.items()
@@ -197,5 +203,5 @@ def read_policies(policies: Mapping[str, object], model: MDP) -> dict[str, objec
 
 
 def load_any_policy(manifest_path: str | Path, model: AnyModel) -> OnnxPolicy[AnyPolicy]:
-    """Return the policy a manifest describes; errors as for `load_policy`."""
+    """Return the policy that a manifest describes. Errors are those of `load_policy`."""
     return opened(manifest_path, lambda manifest, content, where: policy_of(manifest, content, model, where))

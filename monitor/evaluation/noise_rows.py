@@ -1,10 +1,10 @@
-"""The test of a world with numbers: its noise, inverted from the observed steps, must be uniform and independent.
+"""The test of a world with numbers: the noise inferred from observed steps must be uniform and independent.
 
-Each number of the noise is sorted into `CELLS` cells, equally likely in a true world whatever happened before.
-So each pair of what may matter (which noise, its feature's range, the action) is a row with `CELLS` successors of known
-probability, and the test of tables (`monitor.statistics.model_betting`) applies as it is: it bets that some cells come
-too often, in every row by what was seen there. An interval of noise gives a uniform draw in it, which is uniform too if
-the world is true; noise that did not matter is not tested.
+Each number of the noise falls into one of `CELLS` cells, which are equally likely in a correct world, whatever happened
+before. So each combination of noise number, range of its feature, and action is a row with `CELLS` successors of known
+probability, and the test of tables (`monitor.statistics.model_betting`) applies without change. It bets that some cells
+come too often, separately in every row. If only an interval of the noise is known, a uniform sample in this interval is
+used, which is uniform in a correct world. Noise that did not matter is not tested.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from monitor.worlds import Abduction, CheckedWorld, Moment
 
 ORDER: Final = ("lowest", "2nd", "3rd", "4th", "5th", "6th", "7th", "highest")
 CELLS: Final = len(ORDER)
-"""Number of equal parts of (0, 1) in which the noise is counted."""
+"""Number of equal parts of (0, 1) into which the noise is divided."""
 DRAWS: Final = 64
-"""Draws of a posterior of which one is tested."""
+"""Number of samples of a posterior, of which one is tested."""
 RANGES: Final = 3
-"""Number of equal parts of a feature's range; each has rows of its own."""
+"""Number of equal parts of a feature's range. Each part has rows of its own."""
 
 
 class UniformRows(ABC):
-    """Rows of `CELLS` cells, equally likely if the model is true, in the form of a table's; a row is a pair of names.
+    """Rows of `CELLS` cells, equally likely if the model is correct, in the form of a table. A row is a pair of names.
 
     Args:
         state_names: first parts of the names of rows.
-        action_names: their second parts.
+        action_names: second parts of the names of rows.
     """
 
     counts = None
@@ -60,7 +60,7 @@ class NoiseRows(UniformRows):
 
     def __init__(self, world: CheckedWorld) -> None:
         self._world = world
-        self._features = world.noise_features  # the feature that each noise drives, if one each
+        self._features = world.noise_features  # the feature that each noise drives, if there is one
         self._cuts = [_cuts(each.low, each.high) for each in world.features]
         names = [self._name(noise, part) for noise in range(world.noise) for part in range(RANGES)]
         super().__init__(names, world.action_names)
@@ -80,14 +80,14 @@ class NoiseRows(UniformRows):
         try:
             noise, matters = self._noise(agent, before, self._world.abduce(_moment(before), after.state))
         except MonitorError:
-            return  # the world fails here, or its posterior does: verdicts that need it say so
+            return  # the world or its posterior fails here; verdicts that need it report this
         for number in np.flatnonzero(matters).tolist():
             part = self._part(number, before.state)
             row = (number * RANGES + part) * self.actions + before.action
             yield row, min(int(noise[number] * CELLS), CELLS - 1)
 
     def _noise(self, agent: str, before: Step, found: Abduction) -> tuple[Floats, Bools]:
-        """Return the noise [m] of a step, where it is not known one draw of it, and which numbers of it mattered."""
+        """Return the noise [m] of a step, or one sample of it if it is unknown, and which of its numbers mattered."""
         seed = seed_of(agent, before)
         if found.posterior is not None:
             generator = np.random.Generator(np.random.Philox(key=[seed, before.seq]))
@@ -108,12 +108,12 @@ class NoiseRows(UniformRows):
 
 
 def seed_of(agent: str, step: Step) -> int:
-    """Return the seed of what is drawn in the test of a step."""
+    """Return the seed of the samples in the test of a step."""
     return crc32(f"{agent}\0{step.episode!r}".encode("utf-8", "surrogatepass"))
 
 
 def _cuts(low: float, high: float) -> tuple[float, ...] | None:
-    """Return where a range is divided; None if it is not bounded."""
+    """Return the points that divide a range; None if the range is not bounded."""
     if not np.isfinite([low, high]).all():
         return None
     return tuple(low + (high - low) * part / RANGES for part in range(1, RANGES))

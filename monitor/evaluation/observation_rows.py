@@ -1,8 +1,8 @@
-"""The test of a model with hidden states: each observation against its distribution given all that was seen before.
+"""The test of a model with hidden states: each observation is compared with its distribution given earlier ones.
 
-Where an observation falls in that distribution, uniformly within its own probability, is uniform in (0, 1) and
-independent of all before it if the model is true (the probability integral transform, randomised: D. Cox & E. Snell,
-"A general definition of residuals", 1968). So it is tested as the noise of worlds with numbers is.
+If the model is correct, the randomised probability integral transform of an observation is uniform in (0, 1) and
+independent of all earlier observations (D. Cox & E. Snell, "A general definition of residuals", 1968). So it is tested
+in the same way as the noise of worlds with numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ObservationRows(UniformRows):
         super().__init__(["observation" if model.emissions is not None else "state"], names)
 
     def transitions(self, agent: str, before: Step, after: Step) -> Iterator[tuple[int, int]]:
-        """Yield the row of the action before, and the cell of the observation after it; nothing if there was none."""
+        """Yield the row of the action, and the cell of the observation after it; nothing without observation."""
         if after.state is None or before.action is None or after.inputs == NOTHING:
             return
         chances = self._filter.predicted(after.inputs)

@@ -1,7 +1,8 @@
-"""Whether one other decision would have met a missed goal, where no table has the values of all states.
+"""Whether one changed decision would have met a missed goal, in worlds without a table of values.
 
-Each decision from the formula's offset on is changed alone, to each other action; all others are unchanged. So this is
-the first of the `changes` of docs/semantics.md, section 14.3; two together, and the best of all, are not examined.
+Each decision from the formula's offset on is changed alone, to each other action; all other decisions are unchanged. So
+only `changes` of one decision are examined (docs/semantics.md, section 14.3), not two together, nor the best of all
+decisions.
 """
 
 from __future__ import annotations
@@ -26,21 +27,25 @@ from monitor.types import Changes, Recourse, Verdict
 ALONE: Final = "a world with numbers has no table of values, so only one other decision at a time is tried"
 NONE: Final = ", and none is known to meet the goal"
 FIRST_DRAWS: Final = 128
-"""Draws of each decision that is tried, numbered from `DRAWS` on; the best one is drawn again, `DRAWS` times."""
+"""Number of samples for each tried decision, numbered from `DRAWS` on. The best decision is sampled again, `DRAWS`
+times."""
 MOST_TRIED: Final = 256
-"""Changes that are tried, those of the newest decisions first: each costs some milliseconds."""
+"""Maximum number of tried changes, changes of the newest decisions first. Each costs some milliseconds."""
 TIE: Final = 1e-12
-"""Values that differ by no more are equal; then the later decision counts."""
+"""Values that differ by at most this are equal; then the later decision counts."""
 
 
 class ChangedDecision(NamedTuple):
-    """One decision that is changed. `begins`: steps after the formula's offset; `action`: taken instead."""
+    """One changed decision. `begins`: number of steps after the formula's offset.
+
+    `action`: the action taken instead.
+    """
 
     begins: int
     action: int
 
     def of(self, goal: Goal, names: Sequence[str]) -> Goal:
-        """Return the goal under this change; `names`: of the actions."""
+        """Return the goal under this change. `names`: names of the actions."""
         taken = InterventionRef("action", names[self.action], 1)
         return with_parts(goal, world=WorldRef(taken, None, goal.world.offset))
 
@@ -55,9 +60,9 @@ def with_one_decision(
     terminated: bool = False,
     acted: Sequence[str] = (),
 ) -> Verdict:
-    """Return the verdict on a missed goal of `regret` with the one decision whose change meets it; any other as it is.
+    """Return the verdict; if a goal of `regret` is missed, add the one decision whose change meets the goal.
 
-    Noise is that of the verdict; if it needed none, decisions that need some are not tried.
+    The noise is the noise of the verdict. If the verdict needed no noise, decisions that need noise are not tried.
     """
     if not (isinstance(formula, Regret) and is_missed(verdict)):
         return verdict
@@ -99,12 +104,12 @@ class _Search:
         self.steps = path[resolve(formula.world.offset, len(path))[1] :]
 
     def best(self) -> _Found | None:
-        """Return the change with the best value, if that is known to meet the goal."""
+        """Return the change with the best value if this value is known to meet the goal."""
         test = self._goal.test
         assert test is not None
         sign = 1.0 if test.comparison in (">=", ">") else -1.0
         best: _Found | None = None
-        known: _Found | None = None  # the best that needs no draws
+        known: _Found | None = None  # the best change that needs no samples
         for change in islice(self._changes(), MOST_TRIED):
             found, _ = self._valued(change, range(DRAWS, DRAWS + FIRST_DRAWS))
             if found is None:
@@ -114,7 +119,7 @@ class _Search:
             if not found.samples and (known is None or sign * (found.value - known.value) > TIE):
                 known = found
         if best is not None and best.samples:
-            # The best of many estimates is too good on average: it counts by other draws.
+            # The best of many estimates is too good on average, so it is estimated again with other samples.
             again, error = self._valued(best.change, range(DRAWS))
             assert again is not None
             if test.holds(again.value - sign * ERRORS * error):
@@ -122,7 +127,7 @@ class _Search:
         return known if known is not None and test.holds(known.value) else None
 
     def count(self) -> int:
-        """Return how many changes there are: a decision that was not yet taken can be each of the actions."""
+        """Return the number of changes. A decision not yet taken can be changed to each action."""
         return sum(len(self._names) - (taken is not None) for _, taken, *_ in self.steps)
 
     def _changes(self) -> Iterator[ChangedDecision]:
@@ -131,7 +136,7 @@ class _Search:
             yield from (ChangedDecision(begins, action) for action in range(len(self._names)) if action != taken)
 
     def _valued(self, change: ChangedDecision, particles: range) -> tuple[_Found | None, float]:
-        """Return the value under a change and its standard error; None if it takes noise, and there is none."""
+        """Return the value under a change and its standard error; None if it needs noise and there is none."""
         question = self._checker.question(
             change.of(self._goal, self._names),
             self._path,

@@ -1,9 +1,9 @@
-"""Models drawn from the posterior of a learned model, in which what was never observed has a weight of its own.
+"""Models drawn from the posterior of a learned model, with a separate weight for successors that were never observed.
 
-Each learned row is drawn from a Dirichlet distribution over its observed successors, of which the model's row is the
-mean, and one entry more: `elsewhere`, for all others. How much that one gets follows from how often rows with as many
-draws discovered a successor. `elsewhere` itself is unknown: each draw is two models, one in which it is as bad as can
-be, one in which it is as good (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
+Each learned row is drawn from a Dirichlet distribution over its observed successors, whose mean is the model's row, and
+one more entry, `elsewhere`, for all other successors. The weight of `elsewhere` follows from how often rows with as
+many records discovered a new successor. The state `elsewhere` is unknown, so each draw is two models: one with the
+worst and one with the best case (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from monitor.model.sparse_rows import frozen
 RATE = 0.5
 """Both parameters of the Beta prior of a rate of discovery."""
 LEAST = 1e-100
-"""Least mass of an entry before a row is normalised, so that every entry stays possible."""
+"""Minimum mass of an entry before a row is normalised, so that every entry stays possible."""
 
 
 def opened(model: MDP) -> MDP:
-    """Return the model with an entry for `elsewhere`, of probability 0, in each learned row; a given model as it is."""
+    """Return the model with an entry for `elsewhere`, of probability 0, in each learned row.
+
+    A given model is unchanged.
+    """
     counts = model.counts
     if counts is None:
         return model

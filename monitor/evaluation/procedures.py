@@ -2,14 +2,14 @@
 
 Source: Kazemi & Paoletti, Appendix "Decision procedures".
 
-Asked alone: Wald's test for `P`, with lines a little further apart so that it exceeds neither rate; for `R` and
-`delta(..)` betting with an indifference region, which needs the range of a world's outcome and nothing else; a number
-of samples said in advance (Hoeffding) for `=?`. On a stream: betting too, right at every number of samples. It has no
-indifference region: a value that is the bound itself (`P>=1` of what is certain) stays undecided there.
+For a single query: Wald's test for `P`, with lines a little further apart so that it exceeds neither error rate; for
+`R` and `delta(..)`, betting with an indifference region, which needs only the range of a world's outcome; for `=?`, a
+number of samples fixed in advance (Hoeffding). On a stream: betting, which is valid at every number of samples. It has
+no indifference region, so a value that equals the bound (`P>=1` for a certain event) stays undecided.
 
-With `sampling.test: paper` the paper's tests.exact, on a stream as well: Wald's for `P`, the sequential t-test beside
-the equal-outcome test for `R` and `delta(..)`. The rates of the t-test hold for normal samples and are nominal for
-others.
+With `sampling.test: paper`, exactly the paper's tests are used, also on a stream: Wald's test for `P`, and the
+sequential t-test with the equal-outcome test for `R` and `delta(..)`. The error rates of the t-test hold for normal
+samples, and are nominal for others.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ Decision = Sprt | TSprt | RegionBets | ThresholdBets
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
 DRAWS = 1024
-"""Draws of a value that somebody reads: the standard error of a probability is below .016."""
+"""Number of samples of a value for readers. The standard error of a probability is then below 0.016."""
 NESTED_DRAWS = FIRST_BATCH
-"""The same of `handover`, each draw of which needs thousands of draws: the standard error is below .032."""
+"""Number of samples of a value of `handover`, each of which needs thousands of samples. The standard error is below
+0.032."""
 NESTED_LIMIT = 2_000
-"""Most draws of `handover`, whatever `sampling.limit` allows: some seconds."""
+"""Maximum number of samples of `handover`, whatever `sampling.limit` allows: some seconds."""
 SEQUENCE_BATCH = 1 << 12
-"""Samples between checks whether an estimate is good enough."""
+"""Number of samples between checks whether an estimate is good enough."""
 
 
 class Span(NamedTuple):
-    """Range of an outcome: of one world, or of the difference of two."""
+    """Range of an outcome of one world, or of the difference of two worlds."""
 
     lo: float
     hi: float
@@ -80,7 +81,7 @@ def span(goal: Goal, rewards: tuple[float, float] | None) -> Span | None:
         case Reward(low, high):
             if rewards is None:
                 return None
-            terms = high - low + 1  # each may be missing: a terminated episode earns nothing
+            terms = high - low + 1  # each term may be missing: a terminated episode earns nothing
             one = Span(terms * min(rewards[0], 0.0), terms * max(rewards[1], 0.0))
         case _:
             assert_never(goal.measure)
@@ -88,7 +89,7 @@ def span(goal: Goal, rewards: tuple[float, float] | None) -> Span | None:
 
 
 def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
-    """Raise if outcomes would make an interval unreliable.
+    """Raise an error if outcomes would make an interval unreliable.
 
     Raises:
         ModelError: a simulator's reward is not finite.
@@ -110,7 +111,7 @@ def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
 def decided_by_range(test: Test, within: Span | None) -> bool | None:
     """Return whether value >= bound (or > bound) if the range alone decides it, else None.
 
-    Tests with `<=` and `<` are negations of those with `>` and `>=`; this is the truth of the latter.
+    Tests with `<=` and `<` are negations of tests with `>` and `>=`. The result is the truth value of the latter.
     """
     if within is None:
         return None
@@ -123,14 +124,14 @@ def decided_by_range(test: Test, within: Span | None) -> bool | None:
 
 
 def is_strict(test: Test) -> bool:
-    """Return whether the test, or what it negates, is `>`."""
+    """Return whether the test, or the test that it negates, is `>`."""
     return test.comparison in (">", "<=")
 
 
 def decision(goal: Goal, strength: Strength, within: Span | None, drawn: Drawn) -> Decision:
     """Return the test of value >= bound (or > bound).
 
-    Raises ConfigError for a reward whose range is not known, which betting needs.
+    Raises ConfigError for a reward whose range is unknown, because betting needs it.
     """
     assert goal.test is not None
     theta, sampling, strict = goal.test.bound, drawn.sampling, is_strict(goal.test)
@@ -157,7 +158,7 @@ def one_world(goal: Goal, within: Span) -> float:
 
 
 def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[SampledMean, bool | None]:
-    """Draw until the test decides or the limit is reached; draws beyond the decision do not count."""
+    """Sample until the test decides or the limit is reached. Samples after the decision do not count."""
     match test:  # each kind has a state type of its own
         case Sprt():
             samples, holds = _run(test.start(), test.update, draw, sampling.limit)
@@ -181,12 +182,12 @@ def summary(samples: Floats, within: Span | None, sampling: Sampling) -> Sampled
 
 
 def first_look(draw: Draw, within: Span | None, sampling: Sampling) -> SampledMean:
-    """Return a small estimate of a quantity whose truth needs no samples."""
+    """Return an estimate from few samples, for a quantity whose truth value needs no samples."""
     return summary(draw(range(min(FIRST_BATCH, sampling.limit))), within, sampling)
 
 
 def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> SampledMean:
-    """Estimate a `=?`. If the limit leaves the interval wider than requested, it is reported as it is."""
+    """Estimate the value of a query with `=?`. If the limit is reached first, the interval is wider than requested."""
     sampling = drawn.sampling
     if within is None:
         raise ConfigError(
@@ -209,7 +210,7 @@ def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Sampl
 
 
 def _until_narrow(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> SampledMean:
-    """Draw until a confidence sequence is as narrow as requested."""
+    """Sample until a confidence sequence is as narrow as requested."""
     enough = 2.0 * sampling.error * one_world(goal, within)
     samples = np.zeros(0)
     for batch in _batches(sampling.limit, SEQUENCE_BATCH):
@@ -233,7 +234,7 @@ State = TypeVar("State", bound=_TestState)
 
 
 def _run(state: State, update: Callable[[State, Floats], State], draw: Draw, limit: int) -> tuple[Floats, bool | None]:
-    """Run a test; return the samples it used, and its decision."""
+    """Run a test; return the used samples and the decision."""
     used: list[Floats] = []
     for batch in _batches(limit):
         values, before = draw(batch), state.samples
@@ -245,7 +246,7 @@ def _run(state: State, update: Callable[[State, Floats], State], draw: Draw, lim
 
 
 def _batches(limit: int, largest: int = LARGEST_BATCH) -> Iterator[range]:
-    """Yield particles 0 to limit - 1 in growing batches, so that few are drawn in vain."""
+    """Yield the particles 0 to limit - 1 in growing batches, so that few samples are wasted."""
     start, size = 0, FIRST_BATCH
     while start < limit:
         yield range(start, min(start + size, limit))

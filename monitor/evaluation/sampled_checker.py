@@ -1,4 +1,4 @@
-"""Verdicts from samples: formulas over one scene, with the way they were obtained."""
+"""Verdicts from samples for formulas on one scene."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from monitor.sampled.scene import has_nested
 from monitor.types import Drawn, Verdict
 
 ERRORS = 3.0
-"""Standard errors that such a value must be beyond a bound, so that it counts as beyond."""
+"""Number of standard errors by which an estimated value must exceed a bound to count as beyond it."""
 
 
 def estimated(question: AnyQuestion, particles: range = range(DRAWS)) -> tuple[float, float | None]:
-    """Return the value of a question from these draws, and its standard error; None if nothing needs to be drawn.
+    """Return the value of a question from these samples, and its standard error; None if no samples are needed.
 
-    The number of draws is fixed. That of a test depends on what it drew, so its mean leans away from the bound.
+    The number of samples is fixed. In a test it depends on the samples, so the mean in a test is biased away from the
+    bound.
     """
     return with_error(outcomes_of(question, particles))
 
 
 def outcomes_of(question: AnyQuestion, particles: range = range(DRAWS)) -> float | Floats:
-    """Return the outcomes [n] of a question in these draws, or its one outcome if nothing needs to be drawn."""
+    """Return the outcomes [n] of a question in these samples, or its one outcome if no samples are needed."""
     return question.outcomes(particles) if question.certain is None else question.certain
 
 
 def with_error(outcomes: float | Floats) -> tuple[float, float | None]:
-    """Return the mean of outcomes, and its standard error; None of one that was not drawn."""
+    """Return the mean of outcomes and its standard error; the error is None if the outcome was not sampled."""
     if isinstance(outcomes, float):
         return outcomes, None
     return float(outcomes.mean()), float(outcomes.std()) / math.sqrt(len(outcomes))
 
 
 class SampledChecker:
-    """Answers validated formulas by sampling.
+    """Evaluates validated formulas by sampling.
 
     Args:
-        scene: what to draw samples from.
-        model: of that scene, if it is a table, for the range of rewards (else the settings give the range).
+        scene: scene from which samples are drawn.
+        model: model of the scene if it is a table, for the range of rewards (otherwise the settings give the range).
     """
 
     def __init__(self, scene: Scene, model: MDP | None = None) -> None:
@@ -80,17 +81,18 @@ class SampledChecker:
 
         Args:
             formula: validated.
-            path: pairs (state, action), oldest first; a possible one.
-            drawn: the noise, and the strength of the test of the whole formula.
-            text: the formula as its user wrote it.
-            terminated: the episode has ended in the last state.
+            path: pairs (state, action), oldest first. The path must be possible.
+            drawn: seed of the noise, and error rates of the test of the whole formula.
+            text: the formula as the user wrote it.
+            terminated: whether the episode has ended in the last state.
             start_observed: whether the first pair is the episode's first step.
             why: the reason for sampling, which begins the verdict's `reason`.
-            acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
-            spare: draw nothing where all samples have one outcome; the verdict is then exact.
+            acted: names of the policies that acted at the pairs; empty if nominal acted at all pairs.
+            spare: do not sample if all samples have the same outcome; the verdict is then exact.
 
         Raises:
-            LimitError, FormulaError, ConfigError: samples cannot answer this, with the reason.
+            LimitError, FormulaError, ConfigError: the formula cannot be evaluated by sampling; the error gives the
+                reason.
         """
         if acted:
             self._check_policies(formula, path, acted)
@@ -111,10 +113,10 @@ class SampledChecker:
         )
 
     def _check_policies(self, formula: Formula, path: Path, acted: Sequence[str]) -> None:
-        """Raise PathError if it matters to a formula that an unknown policy acted, LimitError for nested quantities."""
+        """Raise PathError if the formula depends on an unknown policy; LimitError for nested quantities."""
         chooses, depends = path[-1][1] is None, self._sampler.scene.depends_on_policies
         for goal, changes, offset in goals(formula):
-            _, start, _ = resolve(offset, len(path))  # before it nothing is left to a policy
+            _, start, _ = resolve(offset, len(path))  # no policy chooses before it
             others = [name for name in acted[start:] if name != "nominal"]
             if not others or not (chooses or any(depends(change, goal.measure) for change in changes)):
                 continue
@@ -136,9 +138,9 @@ class SampledChecker:
         begins: int = 0,
         watched: bool = False,
     ) -> AnyQuestion:
-        """Return a goal on a path, ready to be drawn; arguments as for `verdict` and `Sampler.question`.
+        """Return a goal on a path, ready for sampling. Arguments are as for `verdict` and `Sampler.question`.
 
-        `drawn`: None if nothing is to be drawn.
+        `drawn`: None if nothing will be sampled.
         """
         sampler = self._seeded(drawn)
         first = 0 if drawn is None else drawn.first
@@ -152,5 +154,5 @@ class SampledChecker:
         return sampler
 
     def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:
-        """Draw a first sample, so that the first message is not delayed. Raises what `verdict` would."""
+        """Draw a first sample, so that the first message is not delayed. Raises the errors of `verdict`."""
         self.verdict(formula, path, replace(drawn, sampling=replace(drawn.sampling, limit=1)), text="")

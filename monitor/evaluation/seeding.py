@@ -1,4 +1,4 @@
-"""Noise and strength of a sampled verdict: alone, or as one of many on a stream."""
+"""Seed and error rates of a sampled verdict, for a single query or for one of many verdicts on a stream."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from monitor.statistics import StreamRule, Strength
 from monitor.types import AlarmSpec, Drawn, Episode, Sampling, TestName
 
 SEEDS = 1 << 53
-"""Seeds are numbers below this, which JSON carries unharmed."""
+"""Seeds are numbers below this limit, which JSON represents exactly."""
 LEAST = 1e-30
-"""Smallest probability or width: the fraction of it for one test on a stream must still be a float."""
+"""Minimum probability or width. The fraction of it for one test on a stream must still be a float."""
 MOST_SAMPLES = 10_000_000
-"""Largest sample limit of one quantity."""
+"""Maximum limit of samples for one quantity."""
 
 
 def check_sampling(sampling: Sampling) -> Sampling:
-    """Return the settings. Raises ConfigError naming the first that is not allowed."""
+    """Return the settings. Raises ConfigError, which names the first setting that is not allowed."""
     if not (isinstance(sampling.seed, int) and 0 <= sampling.seed < SEEDS):
         raise ConfigError(f"sampling.seed must be a whole number from 0 to 2**53 - 1, not {sampling.seed}")
     for name in ("alpha", "beta", "delta", "error", "error_alpha"):
@@ -43,23 +43,23 @@ def check_sampling(sampling: Sampling) -> Sampling:
 
 
 def alone(sampling: Sampling, first: int = 0) -> Drawn:
-    """Return noise and strength of a single query."""
+    """Return the seed and the error rates of a single query."""
     return Drawn(sampling, sampling.seed, first, sampling.alpha, sampling.beta)
 
 
 def on_stream(
     sampling: Sampling, alarm: AlarmSpec, *, stream: tuple[str, Episode, str], seq: int, first: int, test: int
 ) -> Drawn:
-    """Return fresh noise and the fraction of the stream's alpha for the `test`-th verdict of a formula on a stream.
+    """Return a fresh seed and the share of the stream's alpha for the `test`-th verdict of a formula on a stream.
 
     Args:
         sampling: `alpha` is the false-alarm rate of the whole stream (proof: `monitor.statistics.alpha_spending`).
-        alarm: one that fires when the formula holds is falsely raised by a false *true*; then alpha is the rate of
-            that.
+        alarm: alarm of the formula. If it fires when the formula holds, a false *true* is a false alarm, and alpha is
+            the rate of false *true*.
         stream: agent, episode and name of the formula.
-        seq: of the last step of the path.
-        first: of its first step.
-        test: from 1.
+        seq: seq of the last step of the path.
+        first: seq of the first step of the path.
+        test: number of the test, from 1.
     """
     _, strength = StreamRule(Strength(sampling.alpha, sampling.beta), test - 1).next()
     if alarm.when == "holds":
@@ -68,9 +68,11 @@ def on_stream(
 
 
 def stream_seed(seed: int, stream: tuple[str, Episode, str], seq: int, test: int) -> int:
-    """Return the seed of one verdict's noise: new for each, so that an agent acting on alarms never meets it again.
+    """Return the seed of one verdict's noise.
 
-    It depends on the arguments alone, so a replay draws the same numbers.
+    It is new for each verdict, so an agent that acts on alarms never meets it again.
+
+    It depends only on the arguments, so a replay draws the same numbers.
     """
     content = json.dumps([seed, *stream, seq, test]).encode("ascii")
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") % SEEDS

@@ -39,7 +39,7 @@ def simulated_scene(
 
 
 def check_simulated_labels(labels: Collection[str], formula: Formula, text: str) -> None:
-    """Raise FormulaError at the first label, outside all brackets, that there is not."""
+    """Raise FormulaError at the first label outside all brackets that does not exist."""
     for node in subformulas(formula, nested=False):
         if isinstance(node, Label) and node.name not in labels:
             known = ", ".join(sorted(labels)[:10]) or "none"
@@ -47,7 +47,7 @@ def check_simulated_labels(labels: Collection[str], formula: Formula, text: str)
 
 
 def check_simulated_path(model: Simulator | VectorSimulator, path: Path) -> None:
-    """Raise PathError where a path cannot have happened."""
+    """Raise PathError if the path is impossible."""
     if not path:
         raise PathError("the path is empty; it needs at least one pair (state, action)")
     rows = as_rows(model)

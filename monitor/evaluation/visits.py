@@ -1,9 +1,9 @@
-"""How many visits of which pairs would narrow a guaranteed band: an estimate, for those who record.
+"""Estimate how many visits of which pairs would narrow a guaranteed band, to plan recordings.
 
-A band depends on the counts of the rows. So the counts of some rows are raised to n, their fractions unchanged, and the
-band is computed again, exactly. The least such n, and the fewest rows, at which it is narrow enough are found by
-bisection. It is an estimate because further recordings will not show the very same fractions, and because of a pair
-that was never recorded no fractions are known: it is taken to behave like the action recorded most often in its state.
+A band depends on the counts of the rows. So the counts of some rows are raised to n with unchanged fractions, and the
+band is computed again exactly. Bisection finds the smallest n, and the fewest rows, for which the band is narrow
+enough. This is an estimate, because further recordings will not show exactly the same fractions. For a pair that was
+never recorded, no fractions are known; it is assumed to behave like the action recorded most often in its state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from monitor.model.unknown import never_recorded
 from monitor.types import BandSettings
 
 MOST: Final = 1 << 40
-"""Visits of a row from which more make no difference: what is left then is the freedom of the causal models."""
+"""Number of visits of a row from which more make no difference. The remaining width comes from the class of causal
+models."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Needed:
     """Visits that would bring the guaranteed bands of a formula below a width.
 
     Attributes:
-        width: the width asked for. now: that of the widest band. limit: what it comes to however much is recorded.
-        visits: of each pair in `pairs`; None if no number of visits suffices.
-        pairs: (state, action, visits recorded so far), those that matter most first.
+        width: requested width. now: width of the widest band. limit: width that remains with any number of recordings.
+        visits: number of visits of each pair in `pairs`; None if no number suffices.
+        pairs: (state, action, visits recorded so far), the pairs that matter most first.
     """
 
     width: float
@@ -87,7 +88,7 @@ def visits_needed(checker: Checker, formula: Formula, path: Path, width: float, 
 
 
 def _least(enough: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least number from `low` to `high` that is enough; `high` is, and more is never less."""
+    """Return the smallest number from `low` to `high` that is enough. `high` must be enough, and `enough` monotone."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
@@ -95,7 +96,7 @@ def _least(enough: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _by_weight(checker: Checker, formula: Formula, path: Path, *, terminated: bool) -> Ints:
-    """Return the rows that data could tell more about, those with most expected uses first."""
+    """Return the rows about which data could tell more, rows with the most expected uses first."""
     model, counts = checker.model, checker.model.counts
     assert counts is not None
     weights = np.zeros(model.states * model.actions)
@@ -116,7 +117,7 @@ def _never(model: MDP) -> Bools:
 
 
 def raised(model: MDP, rows: Sequence[int] | Ints, visits: int) -> MDP:
-    """Return a learned model in which each of `rows` has at least `visits` draws, in the fractions of its own."""
+    """Return a learned model in which each of `rows` has at least `visits` records, with unchanged fractions."""
     counts = model.counts
     assert counts is not None
     draws, never = counts.draws(model.indptr), _never(model)
@@ -135,7 +136,7 @@ def raised(model: MDP, rows: Sequence[int] | Ints, visits: int) -> MDP:
     factor[order == 0] = 1.0
     of = np.repeat(np.arange(len(draws)), sizes)
     scaled = np.ceil(counts.visits[entries] * factor[of]).astype(np.int64)
-    added = np.bincount(of, scaled - counts.visits[entries], len(draws)).astype(np.int64)  # after those recorded
+    added = np.bincount(of, scaled - counts.visits[entries], len(draws)).astype(np.int64)  # after the recorded visits
     since = np.where(scaled > 0, counts.since[entries] + added[of], 0)
     extra: Floats | None = None if model.transition_rewards is None else frozen(model.transition_rewards[entries])
     return replace(

@@ -1,4 +1,4 @@
-"""Verdicts on worlds with numbers: checks of the inputs, and the sampled engine, which draws only where it must."""
+"""Verdicts on worlds with numbers: checks of the inputs, and the sampled engine, which samples only if necessary."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from monitor.worlds.checked import NO_REWARDS
 from monitor.worlds.world_policies import WorldPolicy, as_world_policy
 
 STARTS = 64
-"""First states from which it is found what values rest on before anything is observed."""
+"""Number of first states from which the recorded support of values is estimated before anything is observed."""
 DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
 
 
 class WorldChecker:
-    """Answers formulas over one world with numbers.
+    """Evaluates formulas on one world with numbers.
 
     Args:
-        model: a `World`, checked or not; as an attribute, checked.
+        model: a `World`, checked or not. The attribute is the checked world.
         policies: name -> a function of states [n, f] that gives actions [n] or distributions [n, A], or the path of a
             manifest; `nominal` is the deployed one.
         models: name -> another world with the same features, actions and noise, for `model:name`.
@@ -60,16 +60,16 @@ class WorldChecker:
         self.sampled = SampledChecker(self.scene)
 
     def validate(self, formula: Formula, text: str) -> None:
-        """Raise FormulaError at the first name that there is not, and at what worlds with numbers do not offer."""
+        """Raise FormulaError at the first name that does not exist, and for features that worlds do not support."""
         self.scene.validate(formula, text)
         check_simulated_labels(self.model.labels, formula, text)
         if not self.model.has_rewards and any(isinstance(goal.measure, Reward) for goal, _, _ in goals(formula)):
             raise error_at(f"{self.model} has no rewards: {NO_REWARDS}", text, 0)
 
     def path(self, given: Any) -> list[Moment]:  # noqa: ANN401 - whatever the user gives
-        """Return a path of (state, action) or (state, action, inputs), each step a possible one.
+        """Return a path of (state, action) or (state, action, inputs), after checking that each step is possible.
 
-        Raises PathError naming the pair.
+        Raises PathError, which names the pair.
         """
         if not isinstance(given, Iterable):
             raise PathError(f"a path is a list of pairs (state, action), not {given!r:.100}")
@@ -100,7 +100,7 @@ class WorldChecker:
     ) -> Verdict:
         """Return the verdict on a path that `path` returned.
 
-        Raises LimitError where `engine` is exact and something must be drawn.
+        Raises LimitError if `engine` is `exact` and the verdict needs samples.
         """
         verdict = self.sampled.verdict(
             formula,
@@ -127,7 +127,10 @@ class WorldChecker:
     def with_recourse(
         self, verdict: Verdict, formula: Formula, path: Sequence[Moment], *, terminated: bool, acted: Sequence[str]
     ) -> Verdict:
-        """Return a verdict on `path`, on a missed goal with the one decision whose change would have met it."""
+        """Return a verdict on `path`.
+
+        If its goal is missed, add the one decision whose change would have met the goal.
+        """
         names = self.model.action_names
         return with_one_decision(verdict, formula, self.sampled, path, names, terminated=terminated, acted=acted)
 
@@ -141,9 +144,9 @@ class WorldChecker:
         terminated: bool,
         acted: Sequence[str],
     ) -> Verdict:
-        """Return the verdict with the values of both policies had they taken over at each step since its offset.
+        """Return the verdict with the values of both policies for a takeover at each step since its offset.
 
-        At the offset these are its own; later ones for which noise is needed are means of `DRAWS` draws.
+        At the offset, these are the verdict's own values. Later values that need noise are means of `DRAWS` samples.
         """
         one, other = regret_goals(formula)
         assert one.test is not None
@@ -151,8 +154,8 @@ class WorldChecker:
             return verdict
         larger = one.test.comparison in (">=", ">")
         values: dict[int, tuple[float, float]] = {}
-        most: list[float] = []  # nominal's at its best
-        least: list[float] = []  # the alternative's at its worst
+        most: list[float] = []  # best values under nominal
+        least: list[float] = []  # worst values under the alternative
         was_drawn = verdict.drawn is not None
         for offset in range(verdict.offset):
             pair = []
@@ -181,7 +184,7 @@ class WorldChecker:
         terminated: bool,
         acted: Sequence[str],
     ) -> Verdict:
-        """Return the verdict on `handover` with the values of its goal under nominal and if handed over now."""
+        """Return the verdict on `handover` with the values of its goal under nominal and after a handover now."""
         goals_now = dataclasses.replace(late, world=WorldRef()), late
         questions = [self.sampled.question(goal, path, drawn, terminated=terminated, acted=acted) for goal in goals_now]
         (stays, one), (given, other) = (estimated(question) for question in questions)
@@ -205,9 +208,9 @@ class WorldChecker:
         terminated: bool,
         acted: Sequence[str],
     ) -> Verdict:
-        """Return the verdict on a missed goal with what each of its values rests on, by `DRAWS` draws.
+        """Return the verdict on a missed goal with the recorded support of each value, from `DRAWS` samples.
 
-        Of `handover` that is the value if handed over now, whether it is missed or not.
+        For `handover` this is the value after a handover now, whether the goal is missed or not.
         """
         late = handover_goal(formula)
         if verdict.outcome == "safe" or (verdict.holds and late is None) or verdict.value is not None:
@@ -235,9 +238,9 @@ class WorldChecker:
         terminated: bool = False,
         acted: Sequence[str] = (),
     ) -> RestsOn | None:
-        """Return what the value of a goal rests on, in its first world.
+        """Return the recorded support of the value of a goal, in its first world.
 
-        None if what was recorded is not known, and for `handover` itself, whose draws have draws of their own.
+        None if the recordings are unknown, and for `handover`, whose samples contain nested samples.
         """
         change = goal.world.change
         steps = (self.models[change.name] if change.kind == "model" else self.model).learned_from
@@ -247,9 +250,9 @@ class WorldChecker:
         return RestsOn(steps, None, question.left(range(draws))) if isinstance(question, Question) else None
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
-        """Return what values of a formula rest on before anything is observed, by the intervention as text.
+        """Return intervention as text -> recorded support of the values of a formula, before anything is observed.
 
-        They start at numbers drawn evenly from those that were recorded, `STARTS` times.
+        The values start in `STARTS` states drawn uniformly from the recorded ones.
         """
         found: dict[str, RestsOn] = {}
         for change, measure in compared(formula):
@@ -262,7 +265,7 @@ class WorldChecker:
         return found
 
     def _starts(self) -> list[Moment]:
-        """Return first states and inputs; none if it is not known at which numbers actions were recorded."""
+        """Return first states and inputs; empty if it is unknown at which numbers actions were recorded."""
         generator = np.random.Generator(np.random.Philox(key=0))
         drawn = self.model.recorded_numbers(
             generator.random((STARTS, 1 + len(self.model.features + self.model.inputs)))
@@ -272,11 +275,11 @@ class WorldChecker:
 
     @property
     def fits(self) -> int:
-        """The number of fits to other data that each world has which has some; 0 if none has."""
+        """The smallest number of fits among the worlds with fits; 0 if no world has fits."""
         return min((len(each.fits) for each in (self.model, *self.models.values()) if each.fits), default=0)
 
     def fit(self, number: int) -> SampledChecker:
-        """Return what draws from one fit of each world; a world without fits is as it is."""
+        """Return a sampled checker on one fit of each world. A world without fits is used itself."""
         model, *others = (each.fits[number] if each.fits else each for each in (self.model, *self.models.values()))
         models = dict(zip(self.models, others, strict=True))
         return SampledChecker(Simulated(model, self.policies, models, model.action_names))
@@ -315,7 +318,7 @@ class WorldChecker:
         return number
 
     def resampled_from(self, verdict: Verdict, formula: Formula, path: Sequence[Moment]) -> int | None:
-        """Return the smallest number of recorded steps from which inputs were drawn; None if none were."""
+        """Return the smallest number of recorded steps from which inputs were resampled; None if none were."""
         if verdict.drawn is None:
             return None
         found = set[int]()
@@ -329,12 +332,12 @@ class WorldChecker:
         return min(found - {0}, default=None)
 
     def _last_read(self, goal: Goal) -> int:
-        """Return how many steps after its offset a goal reads the last state."""
+        """Return the number of steps after its offset at which a goal reads the last state."""
         automaton = self.scene.automaton(goal.measure)
         return automaton.horizon(automaton.start) - isinstance(goal.measure, Probability)
 
     def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:
-        """Return what is known of the noise of the held steps that a formula looks back on."""
+        """Return the tiers of knowledge about the noise of the held steps on which a formula looks back."""
         starts = [resolve(offset, len(path))[1] for _, _, offset in goals(formula)]
         found: set[Tier] = {"recorded"} if self.model.inputs else set()
         found |= {"learned"} if self.model.learned else set()

@@ -1,4 +1,4 @@
-"""Audit of takeovers: what their evidence says about all of them together."""
+"""Audit of takeovers: statistics over the evidence of many takeovers."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ class Audited(msgspec.Struct, frozen=True):
     policy: str
     """The policy that took over."""
     goal: str
-    """The goal that judged, as text: a formula of the same name may have had another one."""
+    """The goal that judged, as text, because a formula of the same name may have had another goal."""
     causal_model: CausalModel
-    """The class of causal models of the bounds; `gumbel`: no bounds."""
+    """The class of causal models of the bounds; `gumbel` means no bounds."""
     takeovers: int
     """Number of judgements, one for each takeover."""
     outcomes: dict[str, int]
     """Number of takeovers by outcome."""
     robust: int | None
-    """Number whose outcome no causal model of the formula's class changes; `null` if the formula has no bounds."""
+    """Number of takeovers whose outcome no causal model of the formula's class changes; `null` if the formula has no
+    bounds."""
     happened: float
-    """Sum of the values of what happened: after how many takeovers the goal's path formula held, or the reward."""
+    """Sum of the observed values: the number of takeovers after which the goal's path formula held, or the total
+    reward."""
     deployed: float
-    """The same, as expected if the deployed policy had gone on: the sum of its values."""
+    """Sum of the expected values if the deployed policy had continued."""
     deviation: float | None
-    """Standard deviation of that number, given what was observed; `null` for rewards."""
+    """Standard deviation of that number, given the observations; `null` for rewards."""
 
 
 def audit(documents: Iterable[Evidence]) -> list[Audited]:
-    """Return the judgements among documents, by formula, policy, goal and causal model; alarms are left out.
+    """Return the judged takeovers among documents, grouped by formula, policy, goal and causal model, without alarms.
 
-    The documents do not contradict themselves (`contradictions`). Raises FormulaError if a text is not a formula.
+    The documents must have no `contradictions`. Raises FormulaError if a text is not a formula.
     """
     groups: dict[tuple[str, str, str, CausalModel], list[Evidence]] = {}
     for document in documents:
@@ -74,7 +76,7 @@ def _audited(formula: str, policy: str, goal: str, causal_model: CausalModel, gr
 
 
 def _goal(text: str) -> Goal:
-    """Return the goal that a judgement's formula has twice, without the offset, which depends on the takeover."""
+    """Return the goal that a judgement's formula contains twice, without its offset, which depends on the takeover."""
     formula = parse(text)
     assert isinstance(formula, And), "a judgement is a conjunction"
     assert isinstance(formula.left, Goal), "of two goals"

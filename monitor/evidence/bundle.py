@@ -1,7 +1,7 @@
-"""Portable zip file of one alarm's evidence with the models and policies it refers to.
+"""Portable zip file of one alarm's evidence, with the models and policies that the evidence refers to.
 
-Unpacked it has the layout of the store: `evidence/<id>`, `evidence/<id>.sig` if signed, and `objects/<sha256>` for each
-model and policy. `cfmon verify` and `cfmon explain` read it packed or unpacked.
+The unpacked file has the layout of the store: `evidence/<id>`, `evidence/<id>.sig` if signed, and `objects/<sha256>`
+for each model and policy. `cfmon verify` and `cfmon explain` read packed and unpacked files.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ DATE: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest date of the zip format, so that equal evidence gives equal bytes."""
 
 MAX_MEMBERS: Final = 1100
-"""Evidence, signature, and about a thousand models and policies."""
+"""Maximum number of members: evidence, signature, and about a thousand models and policies."""
 
 DAMAGE: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, KeyError)
 """Exceptions of `zipfile` for files that are malformed, truncated, encrypted, or compressed in an unknown way."""
 
 
 class Bundle(NamedTuple):
-    """Content of a zip file. `signature`: None if missing. `objects`: sha256 -> content, whose digest is unchecked."""
+    """Content of a zip file. `signature`: None if missing.
+
+    `objects`: SHA-256 -> content, whose digest is not checked.
+    """
 
     id: str
     content: bytes
@@ -43,7 +46,7 @@ class Bundle(NamedTuple):
 
 
 def referenced_objects(evidence: Evidence) -> Iterator[str]:
-    """Yield the sha256 of each object the evidence refers to, once: the model, other models, the policies."""
+    """Yield once the SHA-256 of each object that the evidence refers to: the model, other models, and the policies."""
     every = [evidence.model_sha256, *evidence.models.values(), *(p.sha256 for p in evidence.policies.values())]
     yield from dict.fromkeys(every)
 
@@ -51,12 +54,11 @@ def referenced_objects(evidence: Evidence) -> Iterator[str]:
 def pack_bundle(
     content: bytes, read: Callable[[str], bytes], signature: bytes | None = None, *, most: int = MAX_UNPACKED_BYTES
 ) -> bytes:
-    """Return a zip file with the evidence in `content`; `read` returns a model or policy by its sha256.
+    """Return a zip file with the evidence in `content`. `read` returns a model or policy by its SHA-256.
 
     Raises:
-        EvidenceError: `content` is not evidence, or an object has another digest than its name says.
-        LimitError: together they have more than `most` bytes.
-        Whatever `read` raises.
+        EvidenceError: `content` is not evidence, or the digest of an object differs from its name.
+        LimitError: the members together have more than `most` bytes. Also the errors of `read`.
     """
     evidence = read_evidence(content)
     members = {f"evidence/{evidence.id}": content}
@@ -82,9 +84,9 @@ def pack_bundle(
 
 
 def read_bundle(file: Path, budget: Budget | None = None) -> Bundle:
-    """Read a zip file, in memory and with limits on sizes; `budget`: for its models and policies.
+    """Read a zip file, in memory and with limits on sizes. `budget`: limit for its models and policies.
 
-    Raises EvidenceError, also from `Bundle.objects`, if it is not a zip file with the evidence of one alarm.
+    Raises EvidenceError, also from `Bundle.objects`, if the file is no zip file with the evidence of one alarm.
     `Bundle.objects` raises LimitError if the models and policies are larger than the budget.
     """
     try:
@@ -114,7 +116,7 @@ def read_bundle(file: Path, budget: Budget | None = None) -> Bundle:
 
 
 def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """Return a member of at most `most` bytes; zipfile reads no more than its declared size."""
+    """Return a member of at most `most` bytes. zipfile reads no more than the declared size."""
     info = archive.getinfo(name)
     if info.file_size > most:
         raise EvidenceError(f"{archive.filename}: {name} has {info.file_size:,} bytes; at most {most:,} are allowed")
@@ -122,7 +124,7 @@ def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 
 
 def _check_directory(file: Path) -> None:
-    """Raise EvidenceError for a list of members that is too large to look through."""
+    """Raise EvidenceError if the list of members is too large to read."""
     with file.open("rb") as opened:
         size = opened.seek(0, 2)
         opened.seek(max(0, size - MAX_DIRECTORY_BYTES - 1024))

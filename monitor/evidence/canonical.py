@@ -1,7 +1,7 @@
 """Canonical form of data: one encoding, as msgpack, for equal values.
 
-Keys are sorted, lengths have their shortest form, numbers are Python's own and finite. A value may be put together from
-parts packed before.
+Keys are sorted, lengths have their shortest form, and numbers are finite and of Python's own types. A value may be
+assembled from parts packed before.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from monitor.errors import EvidenceError
 
 MAX_DEPTH = 12
-"""Deepest nesting accepted; the deepest part of our own documents, a policy's choice, is at 6."""
+"""Maximum accepted nesting. The deepest part of the monitor's documents, a policy's choice, has depth 6."""
 
 ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
-"""Fields of sampled answers; left out of exact ones."""
+"""Fields of sampled verdicts, which exact verdicts leave out."""
 ONLY_LEARNED = frozenset(
     {
         "credible",
@@ -37,28 +37,29 @@ ONLY_LEARNED = frozenset(
         "rests_on",
     }
 )
-"""Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
+"""Fields of verdicts on learned models, left out if they have no value. A support of 0 is a value."""
 ONLY_NAMED = frozenset({"actions"})
 ONLY_MISSED = frozenset({"recourse"})
-"""Fields of verdicts on missed goals; left out of all others."""
+"""Fields of verdicts on missed goals, which all other verdicts leave out."""
 ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
-"""Fields of evidence on a path on which another policy than nominal acted; left out elsewhere."""
+"""Fields of evidence on a path on which another policy than nominal acted; otherwise left out."""
 ONLY_WORLDS = frozenset({"inputs", "tiers", "resampled_from"})
-"""Fields of answers on worlds with numbers; left out where they have no value."""
+"""Fields of verdicts on worlds with numbers, left out if they have no value."""
 ONLY_HIDDEN = frozenset({"belief", "believed", "evidence", "likely", "unseen"})
-"""Fields of answers on models with hidden states; left out where they have no value."""
+"""Fields of verdicts on models with hidden states, left out if they have no value."""
 OMITTED: Final = ONLY_SAMPLED | ONLY_LEARNED | ONLY_MISSED | ONLY_NAMED | ONLY_TAKEOVERS | ONLY_WORLDS | ONLY_HIDDEN
-"""Fields that are left out where they have no value."""
+"""All fields that are left out if they have no value."""
 _EXACT: Final = frozenset({str, int, bool, type(None)})
 _PLAIN: Final = _EXACT | {float}
-"""Types whose values a document has as they are; floats must be finite."""
+"""Types whose values are stored unchanged. Floats must be finite."""
 
 
 def pack(where: str, value: object, depth: int = 1) -> bytes:
-    """Return a member of a document in canonical form, packed.
+    """Return the packed canonical form of a member of a document.
 
-    `where`: its place, as `verdict` or `policies.nominal.manifest`; `depth`: the number of names in it. Raises
-    EvidenceError, naming the place, for a number that is not finite, and for anything but plain data.
+    `where`: place of the member, such as `verdict` or `policies.nominal.manifest`. `depth`: number of names in the
+    place. Raises EvidenceError, which names the place, for a number that is not finite, and for anything but plain
+    data.
     """
     if type(value) in _EXACT:
         return pack_plain(value)
@@ -68,13 +69,13 @@ def pack(where: str, value: object, depth: int = 1) -> bytes:
 
 
 def map_of(packed: Mapping[str, bytes]) -> bytes:
-    """Return the map of these packed members, packed."""
+    """Return the packed map of these packed members."""
     head: bytes = msgpack.Packer().pack_map_header(len(packed))
     return head + b"".join([_name(name) + packed[name] for name in sorted(packed)])
 
 
 def list_of(packed: Sequence[bytes]) -> bytes:
-    """Return the list of these packed items, packed."""
+    """Return the packed list of these packed items."""
     head: bytes = msgpack.Packer().pack_array_header(len(packed))
     return head + b"".join(packed)
 
@@ -82,8 +83,8 @@ def list_of(packed: Sequence[bytes]) -> bytes:
 def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has, as plain data
     """Return a value in canonical form: maps with ascending keys, lists, and Python's own numbers.
 
-    A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative], and a belief one of [state,
-    probability]: keys here are text.
+    Keys of maps must be text. So a profile becomes a list of [offset, nominal, alternative], and a belief a list of
+    [state, probability].
     """
     if type(value) is tuple or type(value) is list:  # `match` takes ten times as long
         return [item if type(item) in _PLAIN else plain(item) for item in value]
@@ -101,7 +102,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has,
 
 
 def members(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
-    """Yield name and value of each field that a document has, by name."""
+    """Yield name and value of each field of a struct that a document contains, ordered by name."""
     for name in _fields(type(value)):
         member = getattr(value, name)
         if name in OMITTED and (member in (None, ()) if name in ONLY_LEARNED else not member):
@@ -119,7 +120,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def pack_plain(data: object) -> bytes:
-    """Pack plain data as msgpack. Text may hold lone surrogates, which a document from elsewhere may have."""
+    """Pack plain data as msgpack. Text may contain lone surrogates, because untrusted documents may contain them."""
     packed = msgpack.packb(data, unicode_errors="surrogatepass")
     assert isinstance(packed, bytes)
     return packed
@@ -130,14 +131,14 @@ _name: Final = cache(pack_plain)
 
 
 class _UnfitError(Exception):
-    """Data that no document has: `why`, and `where` in what was checked, as `.verdict.effect`."""
+    """Data that a document may not contain. `why`: the reason. `where`: the place, such as `.verdict.effect`."""
 
     def __init__(self, why: str) -> None:
         self.why, self.where = why, ""
 
 
 def check_plain(value: object, where: str = "evidence", depth: int = 0) -> None:
-    """Raise EvidenceError, naming the place, for anything but plain data, deep nesting, or a number not finite."""
+    """Raise EvidenceError, which names the place, unless the value is plain, finite and not too deep."""
     try:
         _check_data(value, depth)
     except _UnfitError as error:
@@ -145,7 +146,7 @@ def check_plain(value: object, where: str = "evidence", depth: int = 0) -> None:
 
 
 def _check_data(value: object, depth: int) -> None:
-    """Raise _UnfitError as `check_plain` says; the place is put together on the way up."""
+    """Raise _UnfitError under the conditions of `check_plain`. The callers add the place."""
     if type(value) is dict:
         _check_items(value.items(), ".{}", depth)
         if any(type(key) is not str for key in value):

@@ -16,20 +16,20 @@ from monitor.logic.syntax import And, Goal
 from monitor.types import UNKNOWN_POLICY, AlarmSpec, FormulaSpec
 
 TOLERANCE = 1e-9
-"""Largest accepted difference of a derived number from the recorded one, relative to the larger of it and 1."""
+"""Maximum accepted difference between a derived and a recorded number, relative to the larger of the number and 1."""
 
 
 def contradictions(evidence: Evidence) -> list[str]:
-    """Return everything in the evidence that contradicts the rest of it, one sentence each.
+    """Return a sentence for each field of the evidence that contradicts other fields.
 
-    It needs neither the model nor the policies, so it can be called before they are opened.
+    This needs neither the model nor the policies, so it can be called before they are opened.
     """
     problems = [*_of_identity(evidence), *_of_place(evidence), *_of_manifests(evidence)]
     return problems or [*_of_noise(evidence), *_of_takeover(evidence)]
 
 
 def _of_identity(evidence: Evidence) -> Iterator[str]:
-    """Check that the alarm's id is the hash of what it identifies."""
+    """Check that the alarm's id is the hash of the identified fields."""
     formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
     policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
     identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions, evidence.models)
@@ -44,8 +44,8 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
     """Check the positions of path and breach in the episode, and that each pair has inputs if any has.
 
     If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
-    breach has one time. Otherwise the agent may have started over under the same episode: its steps are then numbered
-    from 0 again while the alarm goes on.
+    breach has a single time. Otherwise the agent may have restarted under the same episode; its steps are then numbered
+    from 0 again while the alarm continues.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
@@ -68,7 +68,7 @@ def _of_manifests(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_noise(evidence: Evidence) -> Iterator[str]:
-    """Check that noise and strength of a sampled verdict are those of its position in its stream."""
+    """Check that the seed and the error rate of a sampled verdict follow from its position in its stream."""
     drawn = evidence.verdict.drawn
     if drawn is None:
         return
@@ -79,7 +79,7 @@ def _of_noise(evidence: Evidence) -> Iterator[str]:
             on_stream(
                 drawn.sampling, AlarmSpec(when=when), stream=stream, seq=evidence.seq, first=first, test=drawn.test
             )
-            for when in ("fails", "holds")  # which of the two the alarm fires on is not recorded
+            for when in ("fails", "holds")  # the evidence does not record on which of the two the alarm fires
         ]
     except ConfigError as error:
         yield f"verdict.drawn: {error}"
@@ -89,7 +89,7 @@ def _of_noise(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_takeover(evidence: Evidence) -> Iterator[str]:
-    """Yield everything about which policies acted, and about a takeover, that contradicts the rest of the evidence."""
+    """Yield contradictions in the names of the policies that acted, and in the fields of a takeover."""
     acted, pairs = evidence.acted, len(evidence.path)
     if acted and len(acted) != pairs:
         yield f"acted: {len(acted)} policies for the {pairs} pairs of the path"
@@ -117,7 +117,7 @@ def _of_takeover(evidence: Evidence) -> Iterator[str]:
 
 
 def _judges(formula: Formula, evidence: Evidence) -> bool:
-    """Return whether a formula is that of a judgement of a takeover at the path's first pair."""
+    """Return whether a formula judges a takeover at the path's first pair."""
     if not (isinstance(formula, And) and isinstance(formula.left, Goal) and isinstance(formula.right, Goal)):
         return False
     deployed = formula.right.world.change.name
@@ -129,7 +129,7 @@ def _judges(formula: Formula, evidence: Evidence) -> bool:
 
 
 def differences(where: str, recorded: object, derived: object) -> Iterator[str]:
-    """Compare plain data, one leaf after the other."""
+    """Yield a sentence for each leaf in which two values of plain data differ."""
     match recorded, derived:
         case dict(), dict():
             for key in sorted(recorded.keys() | derived.keys()):

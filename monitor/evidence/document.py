@@ -1,7 +1,7 @@
 """Format of an evidence document: canonical msgpack with a digest over it.
 
-A document has one encoding (keys sorted, shortest form of every length), and only that is accepted: equal alarms give
-equal bytes, and any flipped bit is found.
+A document has only one accepted encoding (keys sorted, shortest form of every length). So equal alarms give equal
+bytes, and every flipped bit is detected.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from monitor.types import CausalModel, Episode, State, TakeoverOutcome, Verdict
 
 EVIDENCE_VERSION: Literal[2] = 2
 MAX_EVIDENCE_BYTES = 16 << 20
-"""Largest document accepted. One of 64 steps, three policies and 25 actions has about 60 KB."""
+"""Maximum accepted size of a document in bytes. A document with 64 steps, three policies and 25 actions has about 60
+KB."""
 MAX_ITEMS = 65_536
-"""Most entries of a list or map: the longest path a configuration allows. msgpack allocates before it reads."""
+"""Maximum number of entries of a list or map: the longest configurable path. msgpack allocates entries before it reads
+them."""
 
 
 class PolicyEvidence(msgspec.Struct, frozen=True):
-    """A policy as the verdict used it."""
+    """A policy that the verdict used."""
 
     sha256: str
-    """SHA-256 of its file, which is kept under `objects/`."""
+    """SHA-256 of the policy's file, which is stored under `objects/`."""
     manifest: Mapping[str, object]
     """The file's manifest."""
     choices: tuple[tuple[State, tuple[tuple[int, float], ...]], ...]
-    """For each state of the path (observation, where states are hidden; and the inputs, if the policy sees them),
-    ascending: the actions with positive probability, and their probabilities; none where they depend on more.
-    """
+    """For each state of the path, in ascending order (for hidden states the observation; with the inputs if the policy
+    sees them): the actions with positive probability, and their probabilities. Empty if they depend on more than the
+    state."""
 
 
 class TakeoverEvidence(msgspec.Struct, frozen=True):
@@ -43,18 +45,18 @@ class TakeoverEvidence(msgspec.Struct, frozen=True):
     policy: str
     """The policy that took over."""
     outcome: TakeoverOutcome
-    """Whether the goal needed it."""
+    """Whether the goal needed the takeover."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """An evidence document; the names are those of `Alert` and `Verdict`."""
+    """An evidence document. Its names are the names in `Alert` and `Verdict`."""
 
     v: Literal[2]
     """Version of this format."""
     digest: str
     """SHA-256, in hexadecimal, of the document without this field."""
     alert: str
-    """The alarm's id; of a judged takeover an id made in the same way, which no alert has."""
+    """The alarm's id; for a judged takeover, an id made in the same way, which no alert has."""
     agent: str
     """The agent's name."""
     episode: Episode
@@ -64,19 +66,18 @@ class Evidence(msgspec.Struct, frozen=True):
     text: str
     """Its text."""
     causal_model: CausalModel
-    """The class of causal models of the bounds; `gumbel`: no bounds; `world`: the world's own, without bounds."""
+    """The class of causal models of the bounds. `gumbel`: no bounds. `world`: the world's own model, without bounds."""
     seq: int
     """The step of the path's last pair, at which the alarm fired or the takeover was judged."""
     first_seq: int
-    """The step at which the breach began; of a takeover its first step, where the path begins."""
+    """The step at which the breach began; for a takeover, its first step, at which the path begins."""
     time: float
     """Time of the step `seq`, in seconds since the epoch."""
     since: float
     """Time of the step `first_seq`, in seconds since the epoch."""
     path: tuple[tuple[State, int | None], ...]
-    """The held path: state and action of each step, oldest first. Where states are hidden: observation and action, each
-    of which may be null.
-    """
+    """The held path: state and action of each step, oldest first. For hidden states: observation and action, each of
+    which may be null."""
     start_observed: bool
     """True if the path begins with the episode."""
     terminated: bool
@@ -84,40 +85,36 @@ class Evidence(msgspec.Struct, frozen=True):
     model: str
     """The model's name."""
     model_sha256: str
-    """SHA-256 of the model, which is kept under `objects/`."""
+    """SHA-256 of the model, which is stored under `objects/`."""
     models: Mapping[str, str]
-    """Name -> sha256 of the models for `model:name`."""
+    """Name -> SHA-256 of the models for `model:name`."""
     policies: Mapping[str, PolicyEvidence]
-    """Name -> policy, as the verdict used it."""
+    """Name -> policy that the verdict used."""
     verdict: Verdict
-    """The verdict on which the alarm fired, or that judged the takeover; its `profile` is a list of [offset, nominal,
-    alternative], its `belief` one of [state, probability].
-    """
+    """The verdict on which the alarm fired, or which judged the takeover. Its `profile` is a list of [offset, nominal,
+    alternative], and its `belief` a list of [state, probability]."""
     versions: Mapping[str, str]
     """Name -> version of the software."""
     acted: tuple[str, ...] = ()
-    """The policy that acted at each pair of the path; left out if nominal did at all of them. An empty
-    name: its table is not known; the answer does not depend on it.
-    """
+    """The policy that acted at each pair of the path; left out if nominal acted at all pairs. An empty name means that
+    the policy is unknown; the verdict does not depend on it."""
     inputs: tuple[tuple[float, ...], ...] = ()
-    """The recorded inputs of each step of the path; where states are hidden, or policies remember, the belief before
-    it: place, weight, place, weight, ... Left out if the model has none.
-    """
+    """The recorded inputs of each step of the path. For hidden states or policies that remember, the belief before each
+    step: place, weight, place, weight, ... Left out if the model has neither."""
     actions: tuple[tuple[str, str], ...] = ()
-    """Pairs of an action, by its name in the model or its number, and the words for it of the configuration; left out
-    if there are none. No number depends on them.
-    """
+    """Pairs of an action (its name in the model or its number) and the configured words for it; left out if there are
+    none. No number depends on these words."""
     takeover: TakeoverEvidence | None = None
-    """The takeover that was judged, in place of an alarm; left out of the evidence of an alarm."""
+    """The judged takeover; left out of the evidence of an alarm."""
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits: the name of the file, and what the alert calls `evidence.id`."""
+        """32 hexadecimal digits: the name of the file, and `evidence.id` in the alert."""
         return self.digest[:32]
 
 
 def pack_evidence(evidence: Evidence) -> bytes:
-    """Return the document's bytes, digest included. Raises EvidenceError if a number in it is not finite."""
+    """Return the document's bytes, including the digest. Raises EvidenceError if a number in it is not finite."""
     return seal({name: pack(name, value) for name, value in members(evidence) if name != "digest"})
 
 
@@ -129,7 +126,7 @@ def seal(packed: Mapping[str, bytes]) -> bytes:
 def read_evidence(content: bytes) -> Evidence:
     """Return the document in these bytes.
 
-    Raises EvidenceError, and nothing else, if `pack_evidence` does not write such bytes, or they were altered.
+    Raises EvidenceError, and no other error, if `pack_evidence` does not write such bytes or if they were altered.
     """
     if len(content) > MAX_EVIDENCE_BYTES:
         raise EvidenceError(f"evidence: larger than {MAX_EVIDENCE_BYTES:,} bytes, the most it may have")
@@ -155,11 +152,11 @@ def read_evidence(content: bytes) -> Evidence:
 
 
 def evidence_id(content: bytes) -> str:
-    """Return the id of a document just packed; for bytes from elsewhere use `read_evidence(content).id`."""
+    """Return the id of a document that was just packed. For untrusted bytes use `read_evidence(content).id`."""
     reader = msgpack.Unpacker(unicode_errors="surrogatepass")
     reader.feed(content)
     reader.read_map_header()
-    while reader.unpack() != "digest":  # members are in order, so this is one of the first
+    while reader.unpack() != "digest":  # members are in order, so the digest is one of the first
         reader.skip()
     return str(reader.unpack())[:32]
 

@@ -1,7 +1,7 @@
 """Work to recompute an alarm's numbers, estimated from the evidence alone.
 
-Anyone can write an evidence file, and a formula of thirty characters can take minutes. So the recipient is warned
-first, and decides. The estimate is the largest size that a formula can unfold to; the actual size may be smaller.
+Anyone can write an evidence file, and a formula of thirty characters can take minutes. So the recipient is warned first
+and decides. The estimate is the largest size to which a formula can unfold; the actual size may be smaller.
 """
 
 from __future__ import annotations
@@ -16,32 +16,33 @@ from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret, Reward, Tem
 from monitor.logic.traversal import children, handover_goal, regret_goals, subformulas
 
 MAX_WORK: Final = 100_000
-"""Obligations of a formula, counted at each offset, that are evaluated for evidence of any origin: seconds of work."""
+"""Maximum number of obligations, counted at each offset, that are evaluated for untrusted evidence: seconds of work."""
 
 PAIRS: Final = 100
-"""Pairs of the path, counted at each offset, that cost as much as one obligation."""
+"""Number of pairs of the path, counted at each offset, that cost as much as one obligation."""
 
 DECISIONS: Final = 10
-"""Obligations that cost as much as one for which decisions are made: all actions are tried."""
+"""Number of obligations that cost as much as one obligation with decisions, for which all actions are tried."""
 
 EXAMINED: Final = 4 * DECISIONS
-"""Obligations that cost as much as one of a missed goal for which it is examined whether it could have been met."""
+"""Number of obligations that cost as much as one obligation of a missed goal whose recourse is examined."""
 
 DRAWS: Final = 1_000
-"""Steps of samples that cost as much as one obligation."""
+"""Number of sampled steps that cost as much as one obligation."""
 
 NESTED: Final = 2_000, 256
-"""In a world with numbers: most draws of `handover`, and how often each draws the other policy from a state."""
+"""In a world with numbers: maximum number of samples of `handover`, and of nested samples per state of the other
+policy."""
 
 TRIED: Final = 256 * 128 + 1_024
-"""Most draws of the decisions that are tried where a goal is missed in a world with numbers."""
+"""Maximum number of samples for the decisions tried when a goal is missed in a world with numbers."""
 
 AT_OFFSET: Final = 2 * 1_024
-"""Draws of both policies at each other offset of the takeover, likewise."""
+"""Number of samples of both policies at each further offset of the takeover, in a world with numbers."""
 
 
 def work(evidence: Evidence) -> int:
-    """Return the work, posterior models, fits and samples included, in obligations to evaluate.
+    """Return the work, including posterior models, fits and samples, as a number of obligations to evaluate.
 
     Raises FormulaError if the evidence's text is not a formula.
     """
@@ -71,7 +72,7 @@ def work(evidence: Evidence) -> int:
 
 
 def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
-    """Yield each goal and the number of worlds it is evaluated in."""
+    """Yield each goal and the number of worlds in which it is evaluated."""
     for node in subformulas(formula, nested=False):
         if isinstance(node, Regret):
             yield regret_goals(node)[1], 2

@@ -1,8 +1,8 @@
-"""Making of the evidence of alarms and judged takeovers.
+"""Make the evidence of alarms and judged takeovers.
 
 Most of a document is the same for every alarm of a monitor (models, manifests, versions), for every alarm in a state
-(the policies' choices there), or for every alarm on a verdict that agents share. That is packed once; the rest for each
-alarm.
+(the policies' choices there), or for every alarm on a shared verdict. These parts are packed once; the rest is packed
+for each alarm.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from monitor.types import Alert, FormulaSpec, State, TakenOver
 from monitor.worlds.world_policies import WorldPolicy
 
 STATES: Final = 65_536
-"""States for which the packed choices of a policy are kept, and pairs that are: about 100 bytes each."""
+"""Maximum number of states with cached choices of a policy, and of cached pairs: about 100 bytes each."""
 
 
 class Choosing(Protocol):
-    """A policy, as far as its choices in single states are concerned."""
+    """A policy that returns its choices in a state."""
 
     def choices(self, state: Any) -> Sequence[tuple[int, float]]:  # noqa: ANN401 - as `State` is, of the model's kind
-        """Return the actions with positive probability, and these."""
+        """Return the actions with positive probability, and their probabilities."""
         ...
 
 
 def seen_states(
     policy: object, path: Sequence[tuple[Any, int | None]], inputs: Sequence[tuple[float, ...]]
 ) -> list[Any]:
-    """Return what a policy sees of the states of a path, each once, ascending: the states, or these and the inputs."""
+    """Return the distinct states of a path as a policy sees them (with inputs if it sees them), ascending."""
     if isinstance(policy, WorldPolicy) and policy.sees_inputs:
         return sorted({policy.seen(pair[0], each) for pair, each in zip(path, inputs, strict=True)})
     return sorted({pair[0] for pair in path if pair[0] is not None})
 
 
 class EvidenceMaker:
-    """Makes the evidence of alarms, and of judged takeovers, whose verdicts used these models and policies.
+    """Makes the evidence of alarms and judged takeovers whose verdicts used these models and policies.
 
     `tables`: name -> policy. `manifests`: name -> the policy's manifest as plain data (text, numbers, Booleans, lists,
     maps). `actions`: words for actions. Raises EvidenceError if a number in a manifest is not finite.
@@ -74,7 +74,7 @@ class EvidenceMaker:
         self._verdicts: VerdictCache[bytes] = VerdictCache()
 
     def make(self, about: Alert | TakenOver) -> bytes:
-        """Return the document; the same alert gives the same bytes. Raises EvidenceError if a number is not finite."""
+        """Return the document. The same alert gives the same bytes. Raises EvidenceError if a number is not finite."""
         verdict = about.verdict
         assert verdict is not None, "it was judged"
         policies = dict(self._policies)
@@ -115,7 +115,7 @@ class EvidenceMaker:
         )
 
     def _id_of(self, about: TakenOver, text: str) -> str:
-        """Return the id of a judged takeover, which no alert has: made in the same way, with one policy more."""
+        """Return the id of a judged takeover. It is made as an alarm's id with one more policy, so no alert has it."""
         assert about.verdict is not None
         sha256 = self._identity.policies
         identity = replace(self._identity, policies={**sha256, self._deployed: sha256["nominal"]})
@@ -124,7 +124,7 @@ class EvidenceMaker:
 
 
 class _PackedPolicy:
-    """A policy as documents have it (`PolicyEvidence`)."""
+    """A policy in the form of documents (`PolicyEvidence`)."""
 
     def __init__(self, name: str, table: Choosing, sha256: str, manifest: Mapping[str, object]) -> None:
         self._table = table
@@ -139,6 +139,6 @@ class _PackedPolicy:
         self._choices = lru_cache(STATES)(choices)
 
     def packed(self, about: Alert | TakenOver) -> bytes:
-        """Return it with its choices in the states of the path, ascending."""
+        """Return the packed policy with its choices in the states of the path, ascending."""
         states = seen_states(self._table, about.path, about.inputs)
         return map_of({**self._constant, "choices": list_of([self._choices(state) for state in states])})

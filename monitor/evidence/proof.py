@@ -1,4 +1,4 @@
-"""An alarm's evidence together with the models and policies it refers to."""
+"""An alarm's evidence, with the models and policies that it refers to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN: Final = "read it, and give your own copy of the file: --world FILE.py:NAME
 
 @dataclass(frozen=True)
 class Proof:
-    """Everything needed to recompute an alarm; the digests of all objects were checked."""
+    """Everything needed to recompute an alarm. The digests of all objects were checked."""
 
     evidence: Evidence
     model: AnyModel
@@ -38,11 +38,11 @@ def open_proof(
     memory: int = MAX_UNPACKED_BYTES,
     worlds: Sequence[CheckedWorld] = (),
 ) -> Proof:
-    """Open the objects that the evidence refers to; `read` returns content by sha256, and raises if there is none.
+    """Open the objects that the evidence refers to. `read` returns content by SHA-256, and raises if there is none.
 
-    `memory`: bytes to read all models. `worlds`: the verifier's own copies of worlds written in Python, whose code in
-    the evidence is never run. Raises EvidenceError if an object has another digest, or is not a model or policy;
-    LimitError if a model needs more memory; ConfigError if a world in Python is not given.
+    `memory`: maximum bytes for reading all models. `worlds`: the verifier's own copies of worlds written in Python,
+    because code in the evidence is never run. Raises EvidenceError if an object has another digest, or is no model or
+    policy; LimitError if a model needs more memory; ConfigError if a world in Python is not given.
     """
     limit = memory // (1 + len(evidence.models))
 
@@ -76,15 +76,15 @@ def open_proof(
             tables[name] = policy_of(manifest, content, model, f"policy {name}")
     except LargeModelError as error:
         raise LimitError(f"{error}{_LARGE if memory < MAX_UNPACKED_BYTES else ''}") from error
-    except (ModelError, PolicyError) as error:  # the digest is right, the content is not
+    except (ModelError, PolicyError) as error:  # the digest is correct, but the content is not
         raise EvidenceError(f"a model or policy of the evidence cannot be loaded: {error}") from error
     return Proof(evidence, model, tables, models)
 
 
 def _manifest(name: str, policy: PolicyEvidence) -> AnyManifest:
-    """Return the policy's manifest; EvidenceError unless it names the policy's file and is in canonical form.
+    """Return the policy's manifest. Raises EvidenceError unless it names the policy's file and is in canonical form.
 
-    Otherwise a text such as "yes" could be read as a Boolean, and one manifest could have several forms.
+    Without this check, a text such as "yes" could be read as a Boolean, and one manifest could have several forms.
     """
     where = f"policies.{name}.manifest"
     manifest = manifest_of(plain(policy.manifest), where)

@@ -1,4 +1,4 @@
-"""An alarm's verdict, derived again from its evidence, the model and the policies."""
+"""Derive an alarm's verdict again from its evidence, the model and the policies."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Policies = Mapping[str, AnyPolicy]
 
 
 class Derived(NamedTuple):
-    """The verdict that follows, and that of a program that had to help.
+    """The derived verdict, and the verdict of another program that had to help.
 
-    `helped`: what the program did not compute itself, one sentence each.
+    `helped`: one sentence for each number that the program did not compute itself.
     """
 
     verdicts: Sequence[Verdict]
@@ -47,9 +47,9 @@ class Derived(NamedTuple):
 class Deriver(NamedTuple):
     """A program that derives the verdict of an alarm again.
 
-    `name`: its name in the output of `cfmon verify`. `derive`: returns what follows from the evidence's path and text,
-    the model, the policies and the other models; raises MonitorError if nothing follows, LimitError if this program
-    does not support the formula.
+    `name`: name of the program in the output of `cfmon verify`. `derive`: derives the verdict from the evidence's path
+    and text, the model, the policies and the other models. It raises MonitorError if there is no verdict, and
+    LimitError if the program does not support the formula.
     """
 
     name: str
@@ -59,8 +59,9 @@ class Deriver(NamedTuple):
 class Rederivation(NamedTuple):
     """Result of deriving an alarm again.
 
-    `problems`: one sentence each. `by`: the program that derived a verdict, None if none did. `notes`: why the
-    programs before it did not answer, and what it could not compute itself, one sentence each.
+    `problems`: one sentence for each problem. `by`: name of the program that derived a verdict; None if none did.
+    `notes`: sentences on why earlier programs gave no verdict, and on numbers that this program could not compute
+    itself.
     """
 
     problems: list[str]
@@ -81,7 +82,7 @@ def derive_again(
     """
     problems = list(_of_models(evidence, model, models or {}))
     if problems:
-        return Rederivation(problems, None)  # another model: what follows says nothing about this alarm
+        return Rederivation(problems, None)  # another model, so its verdict says nothing about this alarm
     problems = list(_of_policies(evidence, model, tables))
     notes: tuple[str, ...] = ()
     try:
@@ -107,7 +108,7 @@ def derive_again(
 
 
 def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Verdict:
-    """Return the verdict of the engine that gave it: a sampled one is drawn again, with the same noise."""
+    """Return the verdict of the same engine. A sampled verdict is sampled again with the same noise."""
     drawn = evidence.verdict.drawn
     verdict = check(
         evidence.text,
@@ -129,7 +130,7 @@ def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapp
 
 
 def _band_settings(evidence: Evidence) -> BandSettings | None:
-    """Return how the bands of the recorded verdict were computed; None if it has none."""
+    """Return the settings with which the bands of the recorded verdict were computed; None if it has none."""
     bands, default = evidence.verdict.bands, BandSettings()
     if bands is None:
         return None
@@ -139,13 +140,14 @@ def _band_settings(evidence: Evidence) -> BandSettings | None:
 
 
 ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
-"""The engine of the stream: exact, or drawn again if the verdict was sampled."""
+"""The engine used on the stream: exact, or sampling again if the verdict was sampled."""
 
 
 def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
-    """Return the verdict of the second program, which draws neither samples nor models.
+    """Return the verdict of the referee, which samples neither noise nor models.
 
-    Where the engine has to help, its verdict follows, and the first has what only the engine computes.
+    If the engine has to help, the engine's verdict follows, and the first verdict contains the numbers that only the
+    engine computes.
     """
     recorded = evidence.verdict
     if not isinstance(model, MDP):
@@ -197,7 +199,7 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
 
 
 def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Given:
-    """Return what the referee draws from: the evidence of an alarm on a world with numbers, one draw."""
+    """Return the evidence of an alarm on a world with numbers in the referee's form, with one sample."""
     drawn = evidence.verdict.drawn
     inputs = evidence.inputs or ((),) * len(evidence.path)
     return Given(
@@ -214,9 +216,10 @@ def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: 
 
 
 def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
-    """Return the verdict on a world with numbers, its values by the referee's own draws.
+    """Return the verdict on a world with numbers, with values from the referee's own samples.
 
-    What is drawn is what the engine's verdict has, as anything may be recorded; the engine has checked the path too.
+    The quantities are those of the engine's verdict, because the recorded ones may be forged. The engine also checks
+    the path.
     """
     verdict, formula = _verdict(evidence, world, tables, models), parse(evidence.text)
     asked, given = quantity_goals(formula), given_of(evidence, world, tables, models)
@@ -252,18 +255,18 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
 
 
 def _with_draws(given: Given, samples: int) -> Given:
-    """Return what a quantity depends on that needed so many draws; 0: none, since no noise matters to it."""
+    """Return `given` with this number of samples; 0 if no noise matters to the quantity."""
     return given._replace(draws=max(samples, 1), certain=not samples)
 
 
 def _left_again(recorded: RestsOn | None, goal: Goal, given: Given) -> RestsOn | None:
-    """Return what a value rests on, with the fraction of draws beyond the recordings as the referee finds it."""
+    """Return the recorded support of a value, with the referee's fraction of samples beyond the recordings."""
     found = None if recorded is None else left(goal, given._replace(draws=DRAWS))
     return recorded if recorded is None or found is None else replace(recorded, never=found)
 
 
 def _with_fits(verdict: Verdict, formula: Formula, asked: Sequence[Goal], given: Given) -> Verdict:
-    """Return a verdict on a learned world with the credible band that the referee finds at its level."""
+    """Return a verdict on a learned world, with the credible band that the referee finds at the same level."""
     how = verdict.bands
     if how is None or how.level is None:
         return verdict
@@ -294,7 +297,7 @@ def _changed(goal: Goal, changes: Changes, offset: int, given: Given) -> float:
 
 
 def _unexamined(recorded: Verdict, judged: Verdict) -> str:
-    """Return why the referee's answer to whether the goal could have been met is not used; empty if it is."""
+    """Return why the referee's recourse is not used; empty if it is used."""
     one, other = recorded.recourse, judged.recourse
     if other is None or one is None:
         return ""
@@ -306,9 +309,9 @@ def _unexamined(recorded: Verdict, judged: Verdict) -> str:
 
 
 def _completed(judged: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
-    """Return the referee's verdict with what only the engine computes on a learned model.
+    """Return the referee's verdict, completed with the numbers that only the engine computes on a learned model.
 
-    `guaranteed`: the guaranteed band is the engine's too, and what follows from it.
+    `guaranteed`: whether the guaranteed band, and the fields that follow from it, also come from the engine.
     """
     quantities = []
     for one, two in zip(judged.quantities, other.quantities, strict=True):
@@ -370,7 +373,7 @@ def _has(model: AnyModel, state: State) -> bool:
 
 
 def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
-    """Compare the belief before each pair with what follows from the first one, or from an observed start."""
+    """Compare the belief before each pair with the one that follows from the first, or from an observed start."""
     readers = {name: table for name, table in tables.items() if isinstance(table, Reader)}
     if not readers or not isinstance(model, MDP) or not evidence.inputs:
         return
@@ -386,17 +389,17 @@ def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterat
             one, other = held.get(place, 0.0), due.get(place, 0.0)
             if abs(one - other) > TOLERANCE:
                 yield f"inputs[{k}]: the belief has {one!r} at place {place[0]:g}, {other!r} follows"
-                return  # what follows later rests on it
+                return  # later beliefs depend on it
 
 
 def _entries(belief: Sequence[float], size: int) -> dict[tuple[float, ...], float]:
-    """Return the weight of each place of a belief, with what networks remember there; `size`: numbers of an entry."""
+    """Return (place, network memory) -> weight of a belief. `size`: count of numbers in an entry."""
     entries = [belief[n : n + size] for n in range(0, len(belief) - size + 1, size)]
     return {(place, *remembered): weight for place, weight, *remembered in entries}
 
 
 def _given_path(evidence: Evidence, tables: Policies) -> Sequence[Sequence[Any]]:
-    """Return the path as `check` takes it: with recorded inputs where there are any, or the belief before it."""
+    """Return the path in the form of `check`: with recorded inputs, if any, or with the belief before it."""
     if not evidence.inputs:
         return evidence.path
     if any(isinstance(table, Reader) for table in tables.values()):
@@ -406,5 +409,5 @@ def _given_path(evidence: Evidence, tables: Policies) -> Sequence[Sequence[Any]]
 
 
 def _requested(evidence: Evidence) -> RequestedModel:
-    """Return the class of causal models to ask for; a world with numbers is its own."""
+    """Return the class of causal models to request. A world with numbers is its own causal model."""
     return "gumbel" if evidence.causal_model == "world" else evidence.causal_model

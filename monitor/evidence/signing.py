@@ -1,7 +1,7 @@
 """Ed25519 signatures (RFC 8032) of evidence, made with a private key in a file and checked with the public key.
 
-A signature is 64 bytes over the evidence file as it is, so other programs can check it too:
-`openssl pkeyutl -verify -pubin -inkey PUBLIC -rawin -in FILE -sigfile FILE.sig`. Equal files have equal signatures.
+A signature has 64 bytes and covers the unchanged evidence file, so other programs can check it too: `openssl pkeyutl
+-verify -pubin -inkey PUBLIC -rawin -in FILE -sigfile FILE.sig`. Equal files have equal signatures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PUBLISH: Final = "`openssl pkey -in PRIVATE -pubout -out PUBLIC` writes it"
 class Signer:
     """Private key of a monitor; thread-safe. Its repr does not contain the key.
 
-    `fingerprint`: of the public key, see `Verifier`. `exposed`: the file is world-readable.
+    `fingerprint`: fingerprint of the public key (see `Verifier`). `exposed`: whether the key's file is world-readable.
     """
 
     def __init__(self, key: Ed25519PrivateKey, *, exposed: bool = False) -> None:
@@ -62,7 +62,8 @@ class Verifier:
 def read_signer(path: Path) -> Signer:
     """Return the private key in a PEM file (PKCS 8, not encrypted).
 
-    Raises ConfigError if it cannot be read, is another kind of key, or the extra `sign` is not installed.
+    Raises ConfigError if the file cannot be read, if it is another kind of key, or if the extra `sign` is not
+    installed.
     """
     content = _read(path, KEY)
     _need(KEY)
@@ -78,7 +79,7 @@ def read_signer(path: Path) -> Signer:
 
 
 def read_verifier(path: Path) -> Verifier:
-    """Return the public key in a PEM file; ConfigError as `read_signer`."""
+    """Return the public key in a PEM file. Raises ConfigError as `read_signer` does."""
     content = _read(path, "--key")
     _need("--key")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - an extra

@@ -18,7 +18,7 @@ from monitor.evidence.signing import SIGNATURE_BYTES, Verifier
 from monitor.worlds import CheckedWorld
 
 Signed = Literal["valid", "invalid", "missing", "unchecked"]
-"""Result of checking the signature; `unchecked`: no key was given."""
+"""Result of checking the signature. `unchecked` means that no key was given."""
 
 _NAMED: Final = re.compile(r"([0-9a-f]{32})(?![0-9a-z])", re.IGNORECASE)
 
@@ -27,8 +27,9 @@ _NAMED: Final = re.compile(r"([0-9a-f]{32})(?![0-9a-z])", re.IGNORECASE)
 class Expected:
     """Independent knowledge about the evidence.
 
-    `id`: the id it must have, None if unknown; `says`: its source, for messages. `key`: the signer's. `signature`:
-    bytes of the detached signature, None if there is none; `place`: the path where it was expected.
+    `id`: the id that the evidence must have; None if unknown. `says`: source of the id, for messages. `key`: the
+    signer's public key. `signature`: bytes of the detached signature; None if there is none. `place`: path at which the
+    signature was expected.
     """
 
     id: str | None = None
@@ -40,12 +41,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class VerificationReport:
-    """Result of a verification. `problems`: one sentence each, none if the evidence is verified.
+    """Result of a verification. `problems`: one sentence for each problem; empty if the evidence is verified.
 
-    `document`: None if the file is not evidence. `id_compared`: with the id in `Expected`. `derived_by`: the program
-    that recomputed the verdict; None if no number was compared. `notes`: why the programs before it could not, and
-    what others had to compute, one sentence each. `proof`: the evidence with its models and policies, if they could be
-    opened.
+    `document`: None if the file is no evidence. `id_compared`: whether the id was compared with the id in `Expected`.
+    `derived_by`: the program that recomputed the verdict; None if no number was compared. `notes`: sentences on why
+    earlier programs could not recompute it, and on numbers that other programs had to compute. `proof`: the evidence
+    with its models and policies, if they could be opened.
     """
 
     document: Evidence | None
@@ -58,9 +59,9 @@ class VerificationReport:
 
 
 def id_in_name(name: str) -> str | None:
-    """Return the id at the start of a file's name: exactly 32 hexadecimal digits; None if there is none.
+    """Return the id at the start of a file's name (exactly 32 hexadecimal digits); None if there is none.
 
-    Covers files of the monitor (`<id>`), of a browser (`<id>.evidence`, `<id> (1).evidence`), and copies.
+    This recognizes files of the monitor (`<id>`), of a browser (`<id>.evidence`, `<id> (1).evidence`), and copies.
 
     >>> id_in_name("db615469a8447408ddc518929796c612.evidence")
     'db615469a8447408ddc518929796c612'
@@ -81,13 +82,13 @@ def examine(
     memory: int = MAX_MODEL_BYTES,
     worlds: Sequence[CheckedWorld] = (),
 ) -> VerificationReport:
-    """Verify the evidence in `content`; `read` returns a model or policy by its sha256. Report all problems.
+    """Verify the evidence in `content`, and report all problems. `read` returns a model or policy by its SHA-256.
 
-    The first of `derivers` that supports the query recomputes the numbers, if that is at most `most` work; the models
-    take at most `memory` bytes to read. `worlds`: the verifier's own copies of worlds written in Python.
+    The first of `derivers` that supports the query recomputes the numbers, if the work is at most `most`. Reading the
+    models takes at most `memory` bytes. `worlds`: the verifier's own copies of worlds written in Python.
 
-    Raises ConfigError if a model or policy cannot be read, or such a world is not given; LimitError if it is more work
-    or `read` says so. All only if there is no other problem.
+    Raises ConfigError if a model or policy cannot be read, or if such a world is not given; LimitError if the work
+    exceeds `most`, or if `read` raises it. These errors are raised only if there is no other problem.
     """
     signed = _signed(content, expected)
     problems = _of_signature(signed, expected)
@@ -102,7 +103,7 @@ def examine(
     notes: tuple[str, ...] = ()
     proof: Proof | None = None
     try:
-        _check_work(document, min(most, MAX_WORK) if problems else most)  # do not spend much on what is wrong already
+        _check_work(document, min(most, MAX_WORK) if problems else most)  # problems: do not spend much work
         proof = open_proof(document, read, memory=memory, worlds=worlds)
     except FormulaError as error:
         problems += [] if impossible else [f"text: not a formula: {str(error).splitlines()[0]}"]
@@ -112,7 +113,7 @@ def examine(
         if not problems:
             raise
     else:
-        if not impossible:  # else it is another alarm: what follows says nothing about this one
+        if not impossible:  # otherwise it is another alarm, whose verdict says nothing here
             found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
             problems += [problem for problem in found.problems if problem not in problems]
             derived_by, notes = found.by, found.notes

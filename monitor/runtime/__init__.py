@@ -1,1 +1,1 @@
-"""The monitor as it runs, without a socket or a clock: agents, formulas, what is answered and when."""
+"""The running monitor, without sockets and clocks: agents, formulas, and when each formula is evaluated."""

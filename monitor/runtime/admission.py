@@ -1,7 +1,7 @@
-"""Which agent is dropped for a new one at `limits.agents`: a silent one with few steps, never an established one.
+"""Choose the agent to drop for a new agent at `limits.agents`: a silent agent with few steps, never an established one.
 
-Names cost nothing to make up, and a name is forgotten only after `forget_after`. Without this a thousand of them would
-keep out every new agent for that long.
+Anyone can invent names, and a name is forgotten only after `forget_after`. Without this rule a thousand invented names
+would keep out every new agent for that time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Admission:
     """The agents that are not established yet.
 
     Attributes:
-        counts: accepted steps of each agent that has fewer than `ESTABLISHED`, the longest silent first.
+        counts: agent -> number of accepted steps, for agents with fewer than `ESTABLISHED`; the longest silent agent
+            first.
     """
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
@@ -38,7 +39,7 @@ class Admission:
         self.counts.pop(agent, None)
 
     def count(self, agent: str, notices: Iterable[Notice]) -> None:
-        """Count a message of the agent by its notices."""
+        """Count the accepted steps among the notices about a message of the agent."""
         steps = self.counts.pop(agent, None)
         if steps is None:
             return
@@ -47,11 +48,11 @@ class Admission:
             self.counts[agent] = steps
 
     def to_drop(self, silent: Callable[[str], float], patience: float) -> str | None:
-        """Return the agent to drop: of those silent for `patience` seconds, fewest steps first, then silent longest."""
+        """Return the agent to drop among those silent for `patience` seconds: the one with the fewest steps."""
         least: str | None = None
         for agent, count in self.counts.items():
             if silent(agent) <= patience:
-                break  # those behind it were heard later
+                break  # the following agents were heard later
             if least is None or count < self.counts[least]:
                 least = agent
         return least

@@ -21,7 +21,10 @@ from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, 
 
 
 class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):
-    """State of an `AgentMonitor` as plain data. `formulas`: by name. `strayed`: the newest step was impossible."""
+    """State of an `AgentMonitor` as plain data. `formulas`: name -> state.
+
+    `strayed`: whether the newest step was impossible.
+    """
 
     session: SessionState
     open: bool
@@ -34,14 +37,14 @@ class AgentMonitor:
     """Monitor of every formula for one agent, as its path grows.
 
     Args:
-        session: orders the agent's steps and holds its path.
-        queries: the formulas, checked.
-        engines: answer them.
+        session: session that orders the agent's steps and holds its path.
+        queries: the checked formulas.
+        engines: engines that evaluate the formulas.
         identity: names and digests for alerts.
-        trust: the test of the model over all agents; None: this agent's transitions are not tested.
+        trust: the test of the model over all agents; None if this agent's transitions are not tested.
 
     Attributes:
-        test: the test of the model on this agent's transitions; None if it is not tested.
+        test: the test of the model on this agent's transitions; None if they are not tested.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class AgentMonitor:
         self.session = session
         self.test: ModelTest | None = None if trust is None else trust.join()
         self._model_trust = trust
-        self._impossible = False  # the newest step was impossible, so its state may be a wrong reading
+        self._impossible = False  # whether the newest step was impossible, so that its state may be a wrong reading
         self._engines = engines
         self._formulas = [FormulaMonitor(query, session.agent, identity) for query in queries]
         self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
@@ -65,11 +68,11 @@ class AgentMonitor:
 
     @property
     def formulas(self) -> Sequence[FormulaMonitor]:
-        """The formulas, as they are monitored."""
+        """The monitors of the formulas."""
         return self._formulas
 
     def due(self) -> float | None:
-        """Return the ticks at which to evaluate next even if no message arrives; None: not before one does."""
+        """Return the ticks at which to evaluate next even if no message arrives; None if there is no such time."""
         times = []
         for formula in self._formulas:
             if formula.revises is not None:
@@ -86,12 +89,12 @@ class AgentMonitor:
         live_since: float | None = None,
         most: int = 0,
     ) -> int:
-        """Advance over pending events and answer what is due; return at how many steps answers were skipped.
+        """Advance over pending events and evaluate due formulas; return the number of skipped steps.
 
-        Formulas due by time are answered last, on the newest path, if it has grown since their last answer.
-        `notices`: receives what is to be reported. `live_since`: skip the answers at steps that arrived after these
-        ticks and not late, except the newest; None: skip none. `most`: events to advance over, beside those at which
-        answers are skipped; the rest stays pending. 0: all.
+        Formulas due by time are evaluated last, on the newest path, if it has grown since their last evaluation.
+        `notices`: list to which notices are appended. `live_since`: skip evaluation at steps that arrived after these
+        ticks and were not late, except at the newest step; None: skip none. `most`: maximum number of events to advance
+        over, not counting skipped steps; the other events stay pending. 0: no maximum.
         """
         session = self.session
         path = session.path
@@ -103,6 +106,7 @@ class AgentMonitor:
             left -= 1
             continued = path.begun == begun
             if self.test is not None:
+                # These breaks say where the agent went, so the pair before it is known.
                 follows = continued or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
                 self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
@@ -117,7 +121,7 @@ class AgentMonitor:
                         formula.steps += 1
                     if session.pending and isinstance(session.pending[0], End):
                         left += 1
-                        continue  # The last step of an episode is answered once, at its end, knowing how it ended.
+                        continue  # The last step is evaluated once, at the episode's end, when its kind is known.
                     live = live_since is not None and since > live_since and not event.late
                     if live and self._more_steps():
                         notices += [notice for formula in self._formulas for notice in formula.skip(now)]
@@ -133,13 +137,13 @@ class AgentMonitor:
         return skipped
 
     def revise(self, now: Instant, notices: list[Notice]) -> None:
-        """Publish the withheld revisions of firing alarms that are due; so it is called after each evaluation."""
+        """Publish the withheld revisions of firing alarms that are due. Call this after each evaluation."""
         for formula in self._formulas:
             if formula.revises is not None:
                 notices += formula.revise(now)
 
     def check_blindness(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
-        """Report which formulas went blind or see again; answers none."""
+        """Report the formulas that became blind or see again, without evaluating a formula."""
         for formula in self._formulas:
             blind = self._blindness(formula, now, connected)
             yield from formula.set_blind(blind, self._detail(blind), now)
@@ -154,7 +158,7 @@ class AgentMonitor:
         return self._open
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
-        """Close every alarm, because the agent (`ended`) or the formulas (`removed`) are no longer watched."""
+        """Close every alarm, because the agent (`ended`) or the formulas (`removed`) are no longer monitored."""
         for forecasts in self._followed:
             if (dropped := forecasts.drop()) is not None:
                 yield dropped
@@ -164,12 +168,12 @@ class AgentMonitor:
             yield from formula.close(how)
 
     def calibrations(self) -> Iterator[Calibrated]:
-        """Yield the counts of each formula whose forecasts are followed."""
+        """Yield the counts of forecasts of each formula whose forecasts are followed."""
         for forecasts in self._followed:
             yield forecasts.calibrated()
 
     def current_state(self) -> Iterator[Notice]:
-        """Yield the notices that describe the current state of every formula, as last sent."""
+        """Yield notices that describe the current state of every formula, with their last content."""
         for formula in self._formulas:
             yield from formula.current_state(self._detail(formula.alarm.blind))
         deviation = self.session.deviation
@@ -183,7 +187,7 @@ class AgentMonitor:
         return AgentMonitorState(self.session.dump(), self._open, formulas, self._impossible, test)
 
     def load(self, state: AgentMonitorState, formulas: Container[str]) -> None:
-        """Restore the state of these formulas; the others start again. The session was loaded before.
+        """Restore the state of these formulas. The other formulas start again. The session must be loaded before.
 
         `ModelTrust.resume` restores the test of the model.
         """
@@ -194,14 +198,15 @@ class AgentMonitor:
                 formula.load(state.formulas[name])
 
     def _advance_forecasts(self, event: Step | Break | End, notices: list[Notice], continued: bool) -> None:
-        """Advance the followed forecasts by an event; report each that is over.
+        """Advance the followed forecasts by an event; report each forecast that is over.
 
-        `continued`: the path goes on with this event. A forecast is dropped if the agent runs another policy than the
-        one it was made for, and at a truncated end; at a terminated one the last state stays for good.
+        `continued`: whether the path continues with this event. A forecast is dropped if the agent runs another policy
+        than the forecast assumes, and if the episode is truncated. If the episode terminates, the last state is
+        repeated for the rest of the horizon.
         """
         session = self.session
         own = isinstance(event, Step) and event.policy == "nominal" and not session.mismatch
-        if isinstance(event, Step) and continued and own:  # nearly always, so it is one short loop
+        if isinstance(event, Step) and continued and own:  # most events, so this is one short loop
             state = event.state
             for forecasts in self._followed:
                 if forecasts.value is not None and (over := forecasts.read(state)) is not None:
@@ -215,13 +220,13 @@ class AgentMonitor:
                 notices.append(over)
 
     def _concerns_takeovers(self, event: Step | Break | End) -> bool:
-        """Return whether a takeover is followed, or may begin."""
+        """Return whether a takeover is followed or may begin with this event."""
         if not isinstance(event, Step) or event.policy != "nominal":
             return True
         return any(takeovers.followed for takeovers in self._judging)
 
     def _advance_takeovers(self, event: Step | Break | End, before: Step | None) -> Iterator[Notice]:
-        """Follow a takeover that begins with an event; judge those whose horizon has passed, give up those cut off.
+        """Follow a takeover that begins with an event, judge those whose horizon has passed, drop those cut off.
 
         `before`: the step before this one on the path, if any.
         """
@@ -249,19 +254,20 @@ class AgentMonitor:
     def _test_model(
         self, test: ModelTest, before: Step | None, event: Step | Break | End, notices: list[Notice]
     ) -> None:
-        """Test the model on an event; report if it is rejected from now on.
+        """Test the model on an event; report if this rejects the model.
 
         `before`: the step before this one on the path, if any.
 
-        One wrong reading makes two impossible steps, there and back. So the step after an impossible one is not tested,
-        wherever it leads: the choice must not depend on where. The same holds for transitions that were never recorded.
+        One wrong reading causes two impossible steps, one to the wrong state and one back. So the step after an
+        impossible step is never tested, wherever it leads, because the choice of tested steps must not depend on their
+        outcome. The same holds for transitions that were never recorded.
         """
         was_impossible, self._impossible = self._impossible, False
         was_rejected = test.rejected
         match event:
             case Step():
                 if before is None or before.action is None:
-                    self._impossible = was_impossible  # no transition: still the first step after an impossible one
+                    self._impossible = was_impossible  # no transition, so the next one is still the first after it
                 elif not was_impossible:
                     trust = self._model_trust
                     assert trust is not None, "it made the test"
@@ -276,7 +282,7 @@ class AgentMonitor:
             notices.append(self._trust_notice())
 
     def _test_break(self, test: ModelTest, before: Step | None, event: Break) -> bool:
-        """Test the model on a transition that it lacks; return whether it leads to what may be a wrong reading."""
+        """Test the model on a transition that the model lacks; return whether the new state may be a wrong reading."""
         assert self._model_trust is not None, "it made the test"
         row = self._model_trust.row(before)
         if event.unrecorded:
@@ -298,9 +304,9 @@ class AgentMonitor:
         return any(isinstance(event, Step) for event in self.session.pending)
 
     def _blindness(self, formula: FormulaMonitor, now: Instant, connected: bool) -> BlindReason | None:
-        """Return why a formula cannot be answered now, else why its answer is marked (`MARKS`), else None."""
+        """Return the reason why a formula cannot be evaluated now, or why its verdict is marked (`MARKS`), or None."""
         path = self.session.path
-        if self._open or not (path.ended or path.broken == "warming_up"):  # between episodes there is nothing to see
+        if self._open or not (path.ended or path.broken == "warming_up"):  # nothing to evaluate between episodes
             reason = None if len(path.held) > formula.query.lookback else path.blind(formula.query.lookback)
             if reason is not None:
                 return reason
@@ -311,7 +317,7 @@ class AgentMonitor:
         return self._late(now) or self._mark(formula, now)
 
     def _late(self, now: Instant) -> BlindReason | None:
-        """Return which timeout has passed, if any."""
+        """Return the timeout that has passed, or None."""
         session = self.session
         settings = session.settings
         if session.since and now.ticks - session.since[0] > settings.stale_after:
@@ -324,7 +330,7 @@ class AgentMonitor:
         return "idle" if self.silent(now) > settings.idle_after else None
 
     def _mark(self, formula: FormulaMonitor, now: Instant) -> BlindReason | None:
-        """Return a mark that does not come from the stream, if any."""
+        """Return a mark that does not come from the stream, or None."""
         if formula.skipped is not None and now.ticks - formula.skipped <= self.session.settings.stale_after:
             return "overload"
         trust = self._model_trust
@@ -344,7 +350,7 @@ class AgentMonitor:
     def _answer(self, step: Step, now: Instant, notices: list[Notice], connected: bool, when: When) -> None:
         for formula in self._formulas:
             blind = self._blindness(formula, now, connected)
-            if blind != formula.alarm.blind:  # also where nothing is due: an old value must not look current
+            if blind != formula.alarm.blind:  # also if no formula is due, because an old value must not look current
                 notices += formula.set_blind(blind, self._detail(blind), now)
             if formula.is_due(now, when):
                 formula.mark_answered(now)
@@ -363,7 +369,7 @@ class AgentMonitor:
 
 
 def _takes_over(step: Step, before: Step | None) -> bool:
-    """Return whether another policy than nominal takes over with a step; `before`: the step before it on the path."""
+    """Return whether another policy than nominal takes over with a step. `before`: the step before it on the path."""
     if before is None:
         return step.seq == 0 and step.policy != "nominal"
     return step.policy != before.policy == "nominal" and not before.foreign

@@ -1,22 +1,22 @@
-"""Forecast verification: the probability a verdict gives the agent's own future, compared with that future.
+"""Forecast verification: compare the probability that a verdict gives to the agent's future with the actual future.
 
-A verdict on `P>=0.9 [ G<=20 !"unsafe" ]` is a forecast: with this probability the agent satisfies the path formula
-under the nominal policy. Twenty steps later the outcome is known. For each formula and agent, one forecast at a time is
-*followed*: its path formula is progressed through the observed states until the forecast is due. Then the next verdict
-is followed.
+A verdict on `P>=0.9 [ G<=20 !"unsafe" ]` is a forecast: it gives the probability that the agent satisfies the path
+formula under the nominal policy. Twenty steps later the outcome is known. For each formula and agent, one forecast at a
+time is *followed*: its path formula is progressed through the observed states until the forecast is due. Then the next
+verdict is followed.
 
 A forecast is due when its whole horizon has passed, even if it is decided earlier. Otherwise the count would depend on
-the outcome: where the data end early, a forecast that failed would be counted, and one still open would be dropped.
+the outcome: if the data end early, a failed forecast would be counted, but an undecided one would be dropped.
 
 Forecasts followed one after the other do not overlap. So outcome minus forecast is a martingale difference if the model
-is correct and the agent follows the nominal policy (A. Dawid, "The well-calibrated Bayesian", 1982). The verdicts of
-one path share most of their future: to count all of them would count one piece of luck many times.
+is correct and the agent follows the nominal policy (A. Dawid, "The well-calibrated Bayesian", 1982). Verdicts on one
+path share most of their future, so counting all of them would count the same luck many times.
 
-The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics.md,
-section 2.3). They are read first. A formula that they decide forecasts nothing.
+The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics.md, section
+2.3). The observed states are read first. If they decide the formula, there is no forecast.
 
-The forecast of a sampled verdict is drawn anew, with a fixed number of draws. The mean of the verdict's own test would
-be biased, because the test stops depending on what it drew.
+The forecast of a sampled verdict is estimated anew, with a fixed number of samples. The mean over the verdict's own
+test would be biased, because the test stops depending on its samples.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SETTLED: Final = "the state it is asked in decides it, so nothing is forecast"
 
 
 class FollowedForecast(msgspec.Struct, frozen=True):
-    """The forecast of a formula that is followed. `index`: of its quantity in a verdict; `path`: the path formula."""
+    """The followed forecast of a formula. `index`: index of its quantity in a verdict. `path`: its path formula."""
 
     index: int
     goal: Goal
@@ -56,7 +56,7 @@ class FollowedForecast(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def followed_forecast(formula: Formula) -> FollowedForecast | str:
-    """Return which forecast of a formula can be followed, or the reason why none can."""
+    """Return the forecast of a formula that can be followed, or the reason why there is none."""
     quantities = list(enumerate(quantity_goals(formula)))
     own = [(n, goal) for n, goal in quantities if goal.world.change == NOMINAL and goal.world.baseline is None]
     found = [(n, goal, goal.measure.path) for n, goal in own if isinstance(goal.measure, Probability)]
@@ -76,9 +76,10 @@ def followed_forecast(formula: Formula) -> FollowedForecast | str:
 
 
 class Obligation:
-    """Remaining obligation of a path formula: a state of its automaton.
+    """The rest of a path formula that is still to be satisfied: a state of its automaton.
 
-    `after`: label set -> the next obligation, where computed. `came_true`: None while undecided.
+    `after`: label set -> next obligation, as far as computed. `came_true`: whether the formula came true; None while
+    undecided.
     """
 
     __slots__ = ("after", "came_true", "number")
@@ -92,8 +93,9 @@ class Obligation:
 class ForecastTarget:
     """The followed forecast of one formula with its automaton, shared by all agents.
 
-    `index`, `goal`: of the quantity in a verdict. `start`: the obligation before the first state. `horizon`: states
-    after which the forecast is decided. `label_sets`: that of each state, as the automaton numbers them.
+    `index`, `goal`: index of the quantity in a verdict, and its goal. `start`: obligation before the first state.
+    `horizon`: number of states after which the forecast is decided. `label_sets`: label set of each state, numbered as
+    in the automaton.
     """
 
     __slots__ = ("_automaton", "_obligations", "goal", "horizon", "index", "label_sets", "start")
@@ -107,7 +109,10 @@ class ForecastTarget:
         self.label_sets = engines.label_sets(self._automaton)
 
     def after(self, obligation: Obligation, label_set: int) -> Obligation:
-        """Compute the obligation after a label set not read here before. LimitError if it gets too large."""
+        """Compute the obligation after a label set that was not read here before.
+
+        Raises LimitError if it gets too large.
+        """
         following = self._obligation(self._automaton.step(obligation.number, label_set))
         obligation.after[label_set] = following
         return following
@@ -117,15 +122,15 @@ class ForecastTarget:
 
 
 def target_of(formula: Formula, engines: AnyEngines) -> ForecastTarget | None:
-    """Return what to follow of a validated formula; None if `followed_forecast` gives a reason against it."""
+    """Return the forecast of a validated formula to follow; None if `followed_forecast` gives a reason against it."""
     forecast = followed_forecast(formula)
     if isinstance(forecast, str) or isinstance(engines, HiddenEngines):
-        return None  # where states are hidden nobody sees what came of it
+        return None  # if states are hidden, nobody observes the outcome
     return ForecastTarget(forecast, engines)
 
 
 class ForecastsState(msgspec.Struct, frozen=True, array_like=True):
-    """State of `Forecasts` as plain data. `label_sets`: those read so far for the followed forecast `value`."""
+    """State of `Forecasts` as plain data. `label_sets`: label sets read so far for the followed forecast `value`."""
 
     tally: Calibration
     value: float | None = None
@@ -133,11 +138,11 @@ class ForecastsState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Forecasts:
-    """The forecasts of one formula for one agent: the one followed now, and counts of those before.
+    """The forecasts of one formula for one agent: the forecast followed now, and the counts of earlier forecasts.
 
     Attributes:
-        value: the followed forecast, a probability; None if there is none, and then no state need be read.
-        counts: outcomes of the former ones.
+        value: the followed forecast, a probability; None if no forecast is followed, so that no state need be read.
+        counts: outcomes of the earlier forecasts.
     """
 
     __slots__ = ("_agent", "_formula", "_label_sets", "_obligation", "_read", "_target", "counts", "value")
@@ -150,14 +155,17 @@ class Forecasts:
         self.counts = CalibrationCounts()
 
     def begin(self, verdict: Verdict, path: SlidingPath, engines: AnyEngines) -> None:
-        """Follow the forecast of a verdict on a path, if the future decides it. None is followed yet."""
+        """Follow the forecast of a verdict on a path, if the future decides it.
+
+        Call this only if no forecast is followed.
+        """
         if not verdict.quantities:
             return
         target, held = self._target, path.held
         quantity = verdict.quantities[target.index]
         if is_open(quantity.extremes):
-            return  # what was never recorded leaves it open: that is no forecast
-        # Observed states of the nominal path: @t begins t steps back, @-k at the k-th held pair.
+            return  # unrecorded transitions leave the value open, so it is no forecast
+        # Number of observed states of the nominal path: @t begins t steps back, @-k at the k-th held pair.
         known = quantity.offset + 1 if quantity.offset >= 0 else len(held) + quantity.offset + 1
         if known >= target.horizon:
             return  # the observed states decide it
@@ -175,7 +183,7 @@ class Forecasts:
         self.value, self._obligation, self._read = value, obligation, read
 
     def read(self, state: State) -> Forecast | None:
-        """Read the next state of the path, where `value` is not None; return the forecast if it is due."""
+        """Read the next state of the path; return the forecast if it is due. `value` must not be None."""
         try:
             label_set = self._label_sets[state]
         except MonitorError:  # a world fails
@@ -191,20 +199,20 @@ class Forecasts:
         return self.resolve(came_true=obligation.came_true)
 
     def resolve(self, *, came_true: bool) -> Forecast:
-        """Count the followed forecast, which is due, and return it."""
+        """Count and return the followed forecast, which must be due."""
         assert self.value is not None, "only a followed forecast reads states"
         self.counts.add(self.value, came_true=came_true)
         return self._finish(came_true=came_true)
 
     def stay(self, state: State) -> Forecast | None:
-        """Read an absorbing state until the forecast is due; return it, if one is followed."""
+        """Read an absorbing state until the forecast is due; return the forecast, or None if none is followed."""
         forecast = None
         while self.value is not None:
             forecast = self.read(state)
         return forecast
 
     def drop(self) -> Forecast | None:
-        """Drop the followed forecast, if any: its outcome will not be known."""
+        """Drop the followed forecast, if any, because its outcome will not be known."""
         if self.value is None:
             return None
         self.counts.drop()
@@ -219,7 +227,7 @@ class Forecasts:
         return ForecastsState(self.counts.dump(), self.value, () if self.value is None else tuple(self._read))
 
     def load(self, state: ForecastsState) -> None:
-        """Restore what `dump` returned, where nothing was followed yet."""
+        """Restore the state that `dump` returned. Call this before a forecast is followed."""
         self.counts.merge(state.tally)
         if state.value is not None and (obligation := self._follow(state.label_sets)) is not None:
             self.value, self._obligation, self._read = state.value, obligation, list(state.label_sets)
@@ -227,7 +235,8 @@ class Forecasts:
     def _follow(self, label_sets: Sequence[int], obligation: Obligation | None = None) -> Obligation | None:
         """Return the obligation after these label sets.
 
-        None if the automaton grows too large. The engine built as much of it for its answer, so it should not happen.
+        None if the automaton grows too large. This should not happen, because the engine built the same part for its
+        verdict.
         """
         obligation = obligation or self._target.start
         try:
@@ -244,5 +253,5 @@ class Forecasts:
 
 
 def dropped_forecast(agent: str, formula: str, state: ForecastsState | None) -> list[Forecast]:
-    """Return the forecast that the saved state was still following, as dropped: its formula has changed."""
+    """Return the forecast that the saved state still followed, as dropped, because its formula has changed."""
     return [] if state is None or state.value is None else [Forecast(agent, formula, state.value, None)]

@@ -1,4 +1,4 @@
-"""One formula for one agent: when it is due, its last verdict, its alarm, and the notices about it."""
+"""One formula for one agent: when it is evaluated, its last verdict, its alarm, and notices about these."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from monitor.types import (
 )
 
 When = Literal["step", "time", "end"]
-"""Trigger of an answer: a step, elapsed time, the end of an episode."""
+"""Trigger of an evaluation: a step, elapsed time, or the end of an episode."""
 
 PAUSE: Final = 1.0
-"""Seconds of ticks between two revisions of a firing alarm that its verdicts cause."""
+"""Minimum number of seconds (ticks) between two revisions of a firing alarm that its verdicts cause."""
 
 
 class _JudgedPath(msgspec.Struct, frozen=True):
-    """The path a verdict was given on; the session's path may have grown before an alert is published."""
+    """The path on which a verdict was given. The session's path may have grown before an alert is published."""
 
     pairs: tuple[tuple[State, int | None], ...]
     start_observed: bool
@@ -55,8 +55,8 @@ class _JudgedPath(msgspec.Struct, frozen=True):
 class _Published(msgspec.Struct, frozen=True):
     """State of a firing alarm as last published.
 
-    `fired`: its figures when it fired. `stance`: that of its newest revision, published at `ticks`. `withheld`: a new
-    revision waits for the end of `PAUSE`.
+    `fired`: figures of the alarm when it fired. `stance`: stance of its newest revision, published at `ticks`.
+    `withheld`: whether a new revision waits for the end of `PAUSE`.
     """
 
     fired: Fired
@@ -66,9 +66,9 @@ class _Published(msgspec.Struct, frozen=True):
 
 
 class FormulaMonitorState(msgspec.Struct, frozen=True, array_like=True):
-    """State of a `FormulaMonitor` as plain data. `asked`: its `answered_at`; `tests`: as in `QueryEvaluator`.
+    """State of a `FormulaMonitor` as plain data. `asked`: the monitor's `answered_at`. `tests`: as in `QueryEvaluator`.
 
-    `forecasts`: None if none are followed; `takeovers`: likewise, None if none are judged.
+    `forecasts`: None if no forecasts are followed. `takeovers`: None if no takeovers are judged.
     """
 
     alarm: Alarm
@@ -87,15 +87,15 @@ class FormulaMonitor:
     """Monitor of one formula for one agent.
 
     Attributes:
-        query: the formula.
-        alarm: its state, and whether the formula is blind.
-        steps: steps since the last answer, the newest included.
-        answered_at: ticks of the last answer, for formulas that are due by time.
-        last: the last answer of this episode.
-        forecasts: of the agent's own future, compared with what happened; None: none are followed.
-        takeovers: those that the formula's goal judges; None: it judges none.
+        query: the checked formula.
+        alarm: state of the alarm, and whether the formula is blind.
+        steps: number of steps since the last evaluation, including the newest.
+        answered_at: ticks of the last evaluation, for formulas that are due by time.
+        last: the last verdict in this episode.
+        forecasts: forecasts of the agent's future; None if they are not followed.
+        takeovers: takeovers that the formula's goal judges; None if it judges none.
         revises: ticks at which a withheld revision is due; None if there is none.
-        skipped: ticks at which an answer was last skipped, so that an alarm may be missing.
+        skipped: ticks at which an evaluation was last skipped, so that an alarm may be missing.
     """
 
     def __init__(self, query: Query, agent: str, identity: Identity) -> None:
@@ -120,31 +120,31 @@ class FormulaMonitor:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which a formula with a period is due; None while the path has not grown since its last answer."""
+        """Ticks at which a formula with a period is due; None if the path has not grown since the last evaluation."""
         every = self.query.spec.every
         if isinstance(every, int) or self.steps == 0:
             return None
         return -math.inf if self.answered_at is None else self.answered_at + every
 
     def is_due(self, now: Instant, when: When) -> bool:
-        """Return whether to answer now."""
+        """Return whether to evaluate the formula now."""
         match when:
             case "step":
                 every = self._spec.every
                 return isinstance(every, int) and self.steps >= every
             case "time":
                 return (at := self.due) is not None and at <= now.ticks
-            case "end":  # once more, unless this step was answered already
+            case "end":  # unless this step was already evaluated
                 return self.steps > 0
             case _:
                 assert_never(when)
 
     def mark_answered(self, now: Instant) -> None:
-        """Start counting towards the next answer, whether this one could be given or not."""
+        """Start counting towards the next evaluation, whether this one gave a verdict or not."""
         self.steps, self.answered_at = 0, now.ticks
 
     def skip(self, now: Instant) -> Iterator[Notice]:
-        """Skip the answer, if one is due."""
+        """Skip the evaluation if one is due."""
         if self.is_due(now, "step"):
             self.mark_answered(now)
             self.skipped = now.ticks
@@ -159,14 +159,14 @@ class FormulaMonitor:
         now: Instant,
         ends: bool,
     ) -> None:
-        """Answer on the session's path, whose last pair is `step`, and advance the alarm.
+        """Evaluate the formula on the session's path, whose last pair is `step`, and advance the alarm.
 
-        `ends`: the episode ends with this step, so an alarm that still fires is about to close as `ended`.
+        `ends`: whether the episode ends with this step, so that a firing alarm is about to close as `ended`.
         """
         path, query, alarm = session.path, self.query, self._spec.alarm
         known = None if query.sampled else self._shared.find(path)
         if known is not None and known.quiet and self.alarm.state == "clear" and engines.learned is None:
-            self._note(known.verdict, step, path, notices, engines)  # all there is to do for most steps of a fleet
+            self._note(known.verdict, step, path, notices, engines)  # most steps of a fleet need nothing more
             return
         if known is None:
             verdict = self._evaluator.verdict(query, engines, session, step)
@@ -179,7 +179,7 @@ class FormulaMonitor:
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices, engines)
         self.alarm, change = next_alarm(self.alarm, assessment, alarm, step.seq, step.time)
-        if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert is about it
+        if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert reports it
             acted, inputs = tuple(path.acted), tuple(path.inputs)
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, acted, inputs)
         if change is not None:
@@ -196,20 +196,20 @@ class FormulaMonitor:
         forecasts = self.forecasts
         if forecasts is None or forecasts.value is not None:
             return
-        if step.policy == "nominal" and not path.ended:  # else another policy acts on, or no future is left
+        if step.policy == "nominal" and not path.ended:  # otherwise another policy acts next, or there is no future
             forecasts.begin(verdict, path, engines)
 
     def _wants_bands(self, assessment: Assessment) -> bool:
-        """Return whether a verdict gets a credible band: it costs as much as the verdict on each drawn model."""
+        """Return whether a verdict gets a credible band. A band costs as much as the verdict on each drawn model."""
         when = self._spec.bands
         if when == "auto":
             return self.alarm.state != "clear" or assessment in ("bad", "breach")
         return when == "always"
 
     def _examines(self, verdict: Verdict, assessment: Assessment) -> bool:
-        """Return whether it is found out if this verdict's missed goal could have been met: that costs milliseconds.
+        """Return whether to examine if this verdict's missed goal could have been met, which costs milliseconds.
 
-        By default only while there is an alarm, which is when somebody reads it.
+        By default this is done only while there is an alarm, because then somebody reads the result.
         """
         when = self._spec.recourse
         if when == "off" or not is_missed(verdict):
@@ -217,12 +217,12 @@ class FormulaMonitor:
         return when == "always" or self.alarm.state != "clear" or assessment == "bad"
 
     def revise(self, now: Instant) -> Iterator[Notice]:
-        """Publish a withheld revision that is due, with the newest verdict."""
+        """Publish a withheld revision that is due. It has the newest verdict."""
         if self.last is not None and self.revises is not None and self.revises <= now.ticks:
             yield from self._renew(now, self.last.time)
 
     def set_blind(self, blind: BlindReason | None, detail: str, now: Instant) -> Iterator[Notice]:
-        """Set the reason why the formula is blind (None: it sees), and report a change."""
+        """Set the reason why the formula is blind (None if it is not), and report a change."""
         if self.alarm.blind == blind:
             return
         yield Blind(self._agent, self.query.spec.name, blind, detail)
@@ -231,17 +231,17 @@ class FormulaMonitor:
             yield from self._report(change, now.wall, now)
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
-        """Close the alarm: the episode is over or the agent forgotten (`ended`), or the formula is gone (`removed`)."""
+        """Close the alarm, because the episode is over or the agent forgotten (`ended`), or the formula `removed`."""
         self.alarm, change = close(self.alarm, how)
         if self.last is not None and change is not None:
             yield from self._report(change, self.last.time, None)
 
     def start_episode(self) -> None:
-        """Forget the answers of the last episode."""
+        """Forget the verdicts of the last episode."""
         self.steps, self.answered_at, self.last = 0, None, None
 
     def current_state(self, detail: str) -> Iterator[Notice]:
-        """Yield the current state as last sent: the last verdict, the alarm, blindness, forecasts."""
+        """Yield notices with the current state: last verdict, alarm, blindness and forecasts."""
         name = self.query.spec.name
         if self.last is not None:
             yield self.last
@@ -251,7 +251,7 @@ class FormulaMonitor:
             yield self.forecasts.calibrated()
 
     def dump(self) -> FormulaMonitorState:
-        """Return the state as plain data, less what the path gives."""
+        """Return the state as plain data, without parts that the path determines."""
         tests, forecasts = self._evaluator.tests, None if self.forecasts is None else self.forecasts.dump()
         return FormulaMonitorState(
             self.alarm,
@@ -278,9 +278,9 @@ class FormulaMonitor:
             self.takeovers.load(state.takeovers)
 
     def _refresh(self, now: Instant) -> Iterator[Notice]:
-        """Publish a revision if the newest verdict of a firing alarm is news, else keep it for the heartbeat.
+        """Publish a revision if the newest verdict of a firing alarm is news; else keep the verdict for the heartbeat.
 
-        During `PAUSE` the revision is withheld; afterwards the then newest verdict is published, if it is still news.
+        During `PAUSE` the revision is withheld. At its end the newest verdict is published, if it is still news.
         """
         published, judged, path, spec = self._published, self.last, self._path, self.query.spec
         assert published is not None, "a firing alarm was published"
@@ -299,7 +299,7 @@ class FormulaMonitor:
         yield from self._publish(change, time, now)
 
     def _report(self, change: AlarmChange, time: float, now: Instant | None) -> Iterator[Notice]:
-        """Report a change at `time`. `now`: None if the alarm is over, so that no revision follows."""
+        """Report a change of the alarm at `time`. `now`: None if the alarm is over, so that no revision follows."""
         yield AlarmMoved(self._agent, self.query.spec.name, self.alarm.state)
         if change.is_alert:
             yield from self._publish(change, time, now)

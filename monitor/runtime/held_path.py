@@ -1,4 +1,4 @@
-"""The path of an agent as the engines take it."""
+"""The path of an agent, in the form that the engines take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from monitor.stream.path import SlidingPath
 
 
 def held_path(path: SlidingPath, begin: int = 0) -> Held:
-    """Return what an agent's path holds from the pair number `begin` on."""
+    """Return the pairs of an agent's path from the pair number `begin` on, for the engines."""
     return Held(
         path.pairs[begin:],
         tuple(path.inputs[begin:]),

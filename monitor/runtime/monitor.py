@@ -1,13 +1,13 @@
-"""The whole route, from an observation to notices. Read this file first.
+"""The monitor: the whole route from an observation to notices. Read this file first.
 
     Observation --Session--> Step | Break | End --SlidingPath--> pairs --QueryEvaluator--> Verdict --Alarm--> Notice
 
-`observe` and `evaluate` are the two entry points. From `observe` follow `Session.arrive`; from `evaluate`,
-`AgentMonitor.evaluate` (there each step also meets `ModelTest.step`), `FormulaMonitor.answer`, and on to a verdict that
-some agent got before (`SharedVerdicts.find`) or a new one: `QueryEvaluator.verdict`, `IncrementalCheck.verdict`,
-`PathValues.advance`, `Evaluator.push`, `exact.forward.answers.push`. Then `alarm.machine.next_alarm`. Before all this
-`monitor.stream.decode` makes observations of bytes; after it `monitor.sidecar` publishes notices. No clock and no I/O:
-time is an argument.
+`observe` and `evaluate` are the two entry points. `observe` calls `Session.arrive`. `evaluate` calls
+`AgentMonitor.evaluate`, which calls `ModelTest.step` at each step and `FormulaMonitor.answer`. The verdict is one that
+another agent got before (`SharedVerdicts.find`), or a new one: `QueryEvaluator.verdict`, `IncrementalCheck.verdict`,
+`PathValues.advance`, `Evaluator.push`, `exact.forward.answers.push`. Then `alarm.machine.next_alarm` advances the
+alarm. Before all this, `monitor.stream.decode` turns bytes into observations; afterwards `monitor.sidecar` publishes
+the notices. There is no clock and no I/O: time is an argument.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ from monitor.worlds import CheckedWorld, World
 __all__ = ["Monitor", "MonitorState", "Saved", "Waiting"]
 
 TURN: Final = 16
-"""Steps of one agent evaluated before the next agent has its turn."""
+"""Maximum number of steps of one agent that are evaluated before the next agent has its turn."""
 
 
 class MonitorState(msgspec.Struct, frozen=True, array_like=True):
-    """State of a `Monitor` beside that of its agents, as plain data.
+    """State of a `Monitor` without its agents, as plain data.
 
-    `agents`, `ready`: names of agents, in order. `connected`: the broker is connected. `swept`: ticks of the last check
-    for silent agents. `newcomers`: of `Admission`. `former`: formula -> counts of the forecasts of forgotten agents.
-    `meaning`: digest of what the numbers of states and actions stand for (`meaning_of`).
+    `agents`, `ready`: names of agents, in order. `connected`: whether the broker is connected. `swept`: ticks of the
+    last check for silent agents. `newcomers`: the counts of `Admission`. `former`: formula -> counts of the forecasts
+    of forgotten agents. `meaning`: digest of the names behind the numbers of states and actions (`meaning_of`).
     """
 
     formulas: tuple[FormulaSpec, ...]
@@ -89,10 +89,10 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """What `Monitor.save` returns and `Monitor.load` restores, as plain data.
+    """The state that `Monitor.save` returns and `Monitor.load` restores, as plain data.
 
-    `agents`: the state of each agent; None: forgotten. `pages`: of each agent, number -> page of its past episodes,
-    which never changes once written; None: deleted. Those changed since the last `save` alone, or all.
+    `agents`: agent -> state; None if forgotten. `pages`: agent -> number -> page of past episodes; None if deleted. A
+    page never changes once written. Both contain all entries, or only the entries changed since the last `save`.
     """
 
     common: MonitorState
@@ -101,7 +101,7 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Steps received and not evaluated yet. `since`: ticks at which the oldest arrived, None if there is none."""
+    """Steps received and not evaluated yet. `since`: ticks at which the oldest step arrived; None if there is none."""
 
     steps: int
     since: float | None
@@ -111,24 +111,25 @@ class Monitor:
     """Monitor of any number of agents that share one model.
 
     Args:
-        model: the MDP every agent acts in, or a `World` with numbers, or what `load_world` makes one of.
-        policies: name -> S actions, an S x A matrix, a table, a function in a world with numbers, or the path of a
-            manifest; `nominal` is the deployed one.
-        formulas: those to monitor; a bare text gets the name `formula_<n>`.
+        model: the MDP in which every agent acts, a `World` with numbers, or a source that `load_world` accepts.
+        policies: name -> policy: S actions, an S x A matrix, a table, a function in a world with numbers, or the path
+            of a manifest. `nominal` is the deployed policy.
+        formulas: the formulas to monitor; a bare text gets the name `formula_<n>`.
         settings: limits and waiting times of the stream.
-        identity: names and digests for alerts; made from the contents where not given.
-        models: name -> other dynamics, for formulas that intervene with `model:name`.
-        sampling: error rates and limits of sampled answers, for formulas whose `engine` is not `exact`.
+        identity: names and digests for alerts; by default made from the contents.
+        models: name -> another model, for formulas that intervene with `model:name`.
+        sampling: error rates and limits of sampling, for formulas whose `engine` is not `exact`.
         trust: settings of the test of the model against the observed transitions.
-        bands: how the bands are computed on a model learned from data.
+        bands: settings of the bands of a model learned from data.
 
     Attributes:
-        patience: seconds without a message after which an agent is silent, or forgotten; the shorter of the two.
-        pause: seconds between two looks for silent agents.
-        spent: what the last `evaluate` counted against its `steps`. Below that, it left nothing to the next one.
+        patience: seconds without a message after which an agent counts as silent or is forgotten, whichever is shorter.
+        pause: seconds between two checks for silent agents.
+        spent: number of steps that the last `evaluate` counted against `steps`. If it is smaller, no step was left
+            over.
 
     Raises:
-        FormulaError, ConfigError, PolicyError, LimitError: before the first message, never after it.
+        FormulaError, ConfigError, PolicyError, LimitError: only from the constructor, never during monitoring.
     """
 
     def __init__(
@@ -154,17 +155,17 @@ class Monitor:
         self._identity = identity or identity_of(checker.model, checker.policies, checker.models)
         self._meaning = meaning_of(checker.model)
         self.patience = min(self.settings.stale_after, self.settings.forget_after)
-        self.pause = self.patience / 4  # looking for silent agents visits all of them
+        self.pause = self.patience / 4  # a check for silent agents visits all agents
         self._new_trust = partial(ModelTrust, self._engines.tested, trust or TrustSettings(), self.settings.encoder)
         self._start(self._new_trust())
 
     def _start(self, trust: ModelTrust) -> None:
-        """Begin without agents."""
+        """Set the state of a monitor without agents."""
         self._trust = trust
         self._agents: dict[str, AgentMonitor] = {}
-        self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
-        self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
-        self._changed: set[str] = set()  # agents whose state differs from what `save` last returned, or is gone
+        self._ready: dict[str, None] = {}  # agents with pending events, in order of arrival
+        self._timers = TimerQueue()  # agents to evaluate at given times, with or without new steps
+        self._changed: set[str] = set()  # agents that changed or were forgotten since the last `save`
         self._deleted_pages: dict[str, dict[int, bytes | None]] = {}  # of forgotten agents, until `save` returns them
         self._newcomers = Admission()
         self._connected = True
@@ -173,14 +174,14 @@ class Monitor:
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
 
     def alone(self) -> Monitor:
-        """Return a monitor for one agent that has seen nothing; it shares all that was read, checked and computed.
+        """Return a new monitor for one agent. It shares the models, policies, formulas and computed tables of this one.
 
-        Its test of the model is that of a fleet of one agent.
+        Its test of the model is the test of a fleet of one agent.
         """
         return self._copy(self._trust.alone())
 
     def anew(self) -> Monitor:
-        """Return a monitor that has seen nothing; it shares all that was read, checked and computed."""
+        """Return a new monitor. It shares the models, policies, formulas and computed tables of this one."""
         return self._copy(self._new_trust())
 
     def _copy(self, trust: ModelTrust) -> Monitor:
@@ -194,7 +195,7 @@ class Monitor:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which to call `evaluate` even if nothing happens before; None: no agent is known."""
+        """Ticks at which to call `evaluate` even if no message arrives before; None if no agent is known."""
         if not self._agents:
             return None
         times = [each for agent in self._agents.values() for each in (agent.due(), agent.session.deadline)]
@@ -206,15 +207,15 @@ class Monitor:
         return tuple(self._queries)
 
     def rests_on(self) -> dict[str, dict[str, RestsOn]]:
-        """Return what the values of each formula rest on before anything is observed, by name: `Engines.rests_on`."""
+        """Return formula -> the support of its values before anything is observed, by name (`Engines.rests_on`)."""
         return {query.spec.name: self._engines.rests_on(query.formula) for query in self._queries}
 
     def agents(self) -> tuple[str, ...]:
-        """Return the names of the agents monitored now."""
+        """Return the names of the currently monitored agents."""
         return tuple(self._agents)
 
     def observe(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Queue a step; must be called for every one. Invalid content does not raise: it becomes a notice."""
+        """Queue a step. Call this for every step. Invalid content does not raise; it causes a notice."""
         agent = observation.agent
         monitor = self._agents.get(agent)
         notices: list[Notice] = []
@@ -231,10 +232,10 @@ class Monitor:
         return [*notices, *received] if notices else received
 
     def receive(self, agent: str, payload: bytes, now: Instant, max_bytes: int = MAX_BYTES) -> list[Notice]:
-        """Decode a message of at most `max_bytes` and observe it. One that is invalid is rejected, by a notice."""
+        """Decode a message of at most `max_bytes` and observe it. A notice reports an invalid message as rejected."""
         try:
             observation = decode(agent, payload, max_bytes)
-        except InputError as error:  # if it was a step, its missing seq becomes a gap
+        except InputError as error:  # if it was a step, its seq is missing and causes a gap
             return [Received(agent, "rejected", error.reason, error.detail)]
         return self.observe(observation, now)
 
@@ -245,11 +246,12 @@ class Monitor:
         steps: int = 0,
         live_since: float = -math.inf,
     ) -> list[Notice]:
-        """Advance over all pending steps and answer every formula that is due.
+        """Advance over all pending steps and evaluate every formula that is due.
 
-        `latest_only`: of each agent's live steps answer only at the newest, and report how many answers were skipped. A
-        step is live if it arrived after `live_since` (ticks) and was not late then; all others are answered. `steps`:
-        stop after about this many answered steps and leave the rest to the next call; agents take turns. 0: all.
+        `latest_only`: evaluate only the newest of each agent's live steps, and report the number of skipped
+        evaluations. A step is live if it arrived after `live_since` (ticks) and was not late. All other steps are
+        evaluated. `steps`: stop after about this many evaluated steps and leave the rest to the next call; agents take
+        turns. 0: no limit.
         """
         notices: list[Notice] = []
         was_rejected = self._trust.rejected
@@ -267,28 +269,33 @@ class Monitor:
         if self._trust.due(len(self._agents)):
             notices += self._trust.combine({name: each.test for name, each in self._agents.items()})
         if (self._trust.rejected and not was_rejected) or self._next_sweep() <= now.ticks:
-            notices += self._sweep(now)  # a rejected model concerns every agent at once
+            notices += self._sweep(now)  # if the model is rejected, all agents are checked at once
         return notices
 
     @property
     def waiting(self) -> Waiting:
         """Steps received and not evaluated yet."""
         steps, oldest, agents = 0, math.inf, self._agents
-        for agent in self._ready:  # in a backlog there are many, so this is one short loop
+        for agent in self._ready:  # many agents in a backlog, so this is one short loop
             if arrived := agents[agent].session.since:  # as long as `pending`
                 steps += len(arrived)
                 oldest = min(oldest, arrived[0])
         return Waiting(steps, oldest if steps else None)
 
     def _next_sweep(self) -> float:
-        """Return the ticks from which on `evaluate` looks for silent agents: a sum; a difference rounds otherwise."""
+        """Return the ticks from which `evaluate` checks for silent agents.
+
+        It is a sum, because a difference rounds otherwise.
+        """
         return -math.inf if self._swept is None else self._swept + self.pause
 
     def _turn(self, agent: str, now: Instant, notices: list[Notice], live_since: float | None, most: int) -> int:
-        """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left.
+        """Evaluate up to `most` steps of an agent (0: all); append to `notices`.
 
-        `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return how many events were
-        processed and not skipped, at least 1.
+        The agent stays ready if events are left.
+
+        `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return the number of events
+        processed without skipping, at least 1.
         """
         self._changed.add(agent)
         monitor = self._agents[agent]
@@ -300,14 +307,17 @@ class Monitor:
         monitor.revise(now, notices)
         self._timers.put(agent, monitor.due())
         self._ready.pop(agent, None)
-        if session.pending or session.holds():  # more to evaluate, or waiting for a missing step
+        if session.pending or session.holds():  # more events to evaluate, or a missing step is awaited
             self._ready[agent] = None
         return max(1, before - len(session.pending) - skipped)
 
     # ---- the transport ----
 
     def lost(self, agent: str, now: Instant, why: str = "") -> list[Notice]:
-        """Record that unknown messages of this agent were dropped, by the transport or for the reason `why`."""
+        """Record that messages of this agent were dropped, by the transport or for the reason `why`.
+
+        It is unknown which.
+        """
         monitor = self._agents.get(agent)
         if monitor is None:
             return [Received(agent, "dropped")]
@@ -318,7 +328,8 @@ class Monitor:
     def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
         """Record whether the broker is connected.
 
-        While it is not, verdicts are marked `disconnected`, unless a reason holds that stops them (see `MARKS`).
+        While it is not connected, verdicts are marked `disconnected`, unless another reason prevents verdicts (see
+        `MARKS`).
         """
         self._connected = up
         return [notice for agent in self._agents for notice in self._check_blindness(agent, now)]
@@ -326,7 +337,10 @@ class Monitor:
     # ---- save and restore ----
 
     def save(self, *, everything: bool = False) -> Saved:
-        """Return the state: of the agents changed since the last call, or of all. Write it at once."""
+        """Return the state of the agents changed since the last call, or of all agents.
+
+        Serialize it before the next call.
+        """
         pages, self._deleted_pages = self._deleted_pages, {}
         for agent, monitor in self._agents.items():
             if new := monitor.session.order.past.pages(everything=everything):
@@ -356,14 +370,14 @@ class Monitor:
         )
 
     def load(self, saved: Saved) -> list[Notice]:
-        """Restore the state of a monitor into this new one, whose formulas, model and policies may differ.
+        """Restore a saved state into this new monitor. Its formulas, model and policies may differ from the saved ones.
 
-        A formula that changed starts again for each agent, and an alarm that fires for it closes as `removed`. Paths
-        are kept where their numbers mean the same and fit the model. `saved`: all that `save` returned since the start,
-        the newest of each.
+        A changed formula starts again for each agent, and its firing alarms close as `removed`. A path is kept if its
+        numbers have the same meaning as before and fit the model. `saved`: the newest entry for each agent and page of
+        all that `save` has returned.
 
         Raises:
-            InputError: `bad_snapshot`; then nothing has changed here.
+            InputError: `bad_snapshot`. The monitor is then unchanged.
         """
         state = saved.common
         agents = {name: agent for name, agent in saved.agents.items() if agent is not None}
@@ -401,7 +415,7 @@ class Monitor:
         self._newcomers = Admission({agent: n for agent, n in state.newcomers.items() if agent in agents})
         self._connected, self._swept = state.connected, state.swept
         if not same_test or len(kept) < max(len(state.formulas), len(self._queries)):
-            self._swept = None  # new formulas may be blind: check at the next `evaluate`
+            self._swept = None  # so that the next `evaluate` checks whether new formulas are blind
             self._changed.update(agents)
         return notices
 
@@ -411,14 +425,14 @@ class Monitor:
         return {query.spec.name for query in self._queries if same and query.spec in state.formulas}
 
     def current_state(self) -> Iterator[Notice]:
-        """Yield the notices that describe the current state of every formula for every agent, as last sent."""
+        """Yield notices that describe the current state of every formula for every agent, with their last content."""
         for monitor in self._agents.values():
             yield from monitor.current_state()
         yield from self._trust.current_state()
         yield from self._calibrations()
 
     def _calibrations(self) -> Iterator[Calibrated]:
-        """Yield the counts of each formula's forecasts, over all agents, forgotten ones included."""
+        """Yield the counts of each formula's forecasts, over all agents including forgotten ones."""
         totals = {name: CalibrationCounts(counts.dump()) for name, counts in self._former.items()}
         for monitor in self._agents.values():
             for each in monitor.calibrations():
@@ -429,15 +443,18 @@ class Monitor:
     # ---- one agent ----
 
     def _check_blindness(self, agent: str, now: Instant) -> Iterator[Notice]:
-        """Report which formulas went blind or see again; only then has the agent's state changed, and its timer."""
+        """Report the formulas of an agent that became blind or see again.
+
+        If there are any, its state and timer change.
+        """
         monitor = self._agents[agent]
         if notices := list(monitor.check_blindness(now, connected=self._connected)):
             self._changed.add(agent)
-            self._timers.put(agent, monitor.due())  # what is published now need not be revised later
+            self._timers.put(agent, monitor.due())  # a revision published now is not due later
         yield from notices
 
     def _sweep(self, now: Instant) -> Iterator[Notice]:
-        """Check for silent agents, for steps that wait too long, and the test of the model."""
+        """Check for silent agents and expired waits, and update the test of the model."""
         self._swept = now.ticks
         yield from self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
         for agent, monitor in list(self._agents.items()):
@@ -461,9 +478,9 @@ class Monitor:
         self._newcomers.forget(agent)
 
     def _admit(self, observation: Observation, now: Instant, notices: list[Notice]) -> AgentMonitor:
-        """Start to monitor an agent. InputError if `settings.agents` is reached or the observation is invalid.
+        """Start to monitor an agent. Raises InputError if `settings.agents` is reached or the observation is invalid.
 
-        `notices`: receives those of an agent that is dropped for it.
+        `notices`: list to which the notices about an agent dropped for it are appended.
         """
         validate_observation(observation)
         agent = observation.agent
@@ -492,7 +509,10 @@ class Monitor:
 
 
 def _adapter(engines: AnyEngines, settings: StreamSettings) -> Adapter:
-    """Return what maps observations to the model. Raises ConfigError for a state encoder that does not fit it."""
+    """Return the adapter between observations and the model.
+
+    Raises ConfigError if the state encoder does not fit the model.
+    """
     checker, features = engines.checker, settings.encoder == "features"
     if isinstance(checker, WorldChecker):
         if not features:
@@ -508,7 +528,10 @@ def _adapter(engines: AnyEngines, settings: StreamSettings) -> Adapter:
 
 
 def _checked(settings: StreamSettings) -> StreamSettings:
-    """Return the settings, or raise ConfigError. A NaN for a time would disable its timeout in silence."""
+    """Return the settings, or raise ConfigError.
+
+    Without this check, a time of NaN would silently disable its timeout.
+    """
     for name in ("reorder_wait", "stale_after", "idle_after", "forget_after", "max_lag"):
         value = getattr(settings, name)
         if not (isinstance(value, int | float) and value >= 0):

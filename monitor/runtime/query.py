@@ -1,4 +1,4 @@
-"""One formula to monitor: checked at start, then answered whenever it is due, by the appropriate engine."""
+"""One formula to monitor: checked at the start, then evaluated by the appropriate engine whenever it is due."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ BACKWARDS: Final = (
 OWN: Final = "a world's own step is its causal model; leave it out"
 ONLY_DRAWN: Final = "in a world with numbers noise is drawn only where it must be; leave it out, or use exact"
 MANY: Final = 10_000_000
-"""Multiplications at each step that are mentioned: some 10 ms."""
+"""Number of multiplications at each step from which `query_notes` mentions them; they take some 10 ms."""
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Vocabulary(Protocol):
-    """The names a formula may use. `learned`: a model is learned and has a guaranteed band."""
+    """The names that a formula may use. `learned`: whether a model is learned and has a guaranteed band."""
 
     learned: bool
 
     def validate(self, formula: Formula, text: str) -> None:
-        """Raise FormulaError at the first name that there is not."""
+        """Raise FormulaError at the first name that does not exist."""
         ...
 
 
@@ -72,10 +72,10 @@ class Vocabulary(Protocol):
 class Query:
     """A formula to monitor, parsed and checked.
 
-    `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
-    forecasts is followed; None: none is. `takeover_goal`: what judges takeovers; None: nothing does, for the
-    reason `no_takeovers`. `products`: what decisions made for its goal cost at each step. `shared`: its exact verdicts
-    on one model, for all agents.
+    `sampled`: whether the formula is never evaluated exactly. `why`: the reason for this, if its `engine` is not
+    `sampled`. `target`: the forecast that is followed; None if none is. `takeover_goal`: the goal that judges
+    takeovers; None if there is none, for the reason `no_takeovers`. `products`: number of multiplications at each step
+    for decisions made for its goal. `shared`: its exact verdicts on one model, shared by all agents.
     """
 
     spec: FormulaSpec
@@ -89,7 +89,7 @@ class Query:
     shared: SharedVerdicts = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin without verdicts to share: a query that is prepared for other engines has none of theirs."""
+        """Begin without shared verdicts, so that a query prepared for other engines has none of the former ones."""
         object.__setattr__(self, "shared", SharedVerdicts(self.spec, self.formula))
 
     @cached_property
@@ -99,7 +99,7 @@ class Query:
 
     @cached_property
     def threshold(self) -> Threshold | None:
-        """The bound its value is compared with; None for `=?`, or if it has several goals."""
+        """The threshold with which the formula's value is compared; None for `=?`, or if it has several goals."""
         return threshold_of(self.formula)
 
     @cached_property
@@ -110,17 +110,17 @@ class Query:
 
     @cached_property
     def followed(self) -> FollowedForecast | str:
-        """The forecast that is followed, or the reason why none is."""
+        """The followed forecast, or the reason why none is followed."""
         return followed_forecast(self.formula)
 
 
 class QueryEvaluator:
-    """Evaluator of one query for one agent; holds what the next verdict depends on beside the path.
+    """Evaluator of one query for one agent. It holds the state, besides the path, on which the next verdict depends.
 
-    `check` (`hidden`: where states are) only saves time: rebuilt from the held path it gives bit-identical verdicts.
-    `begun`, `pushed`: those of the path when it last advanced. `tests`: number of sampled verdicts, over all episodes.
-    Each spends a part of the stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the
-    formula changes.
+    `check` (`hidden` for models with hidden states) only saves time: rebuilt from the held path, it gives bit-identical
+    verdicts. `begun`, `pushed`: the attributes of the path when `check` last advanced. `tests`: number of sampled
+    verdicts, over all episodes. Each sampled verdict spends a part of the stream's alpha, so `tests` is reset only when
+    the stream ends, because the agent is forgotten or the formula changes.
     """
 
     def __init__(self, tests: int = 0) -> None:
@@ -131,9 +131,11 @@ class QueryEvaluator:
         self.pushed = 0
 
     def verdict(self, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
-        """Return the verdict on the session's path, whose last pair is `step`; undecided, with a reason, on failure.
+        """Return the verdict on the session's path, whose last pair is `step`.
 
-        An exact one is shared from now on. Where verdicts were shared instead, `check` catches up here.
+        If evaluation fails, it is undecided with a reason.
+
+        An exact verdict is shared from now on. After shared verdicts, `check` catches up with the path here.
         """
         if query.sampled:
             return self._sampled(query, engines, session, step, query.why)
@@ -143,14 +145,14 @@ class QueryEvaluator:
         self.begun, self.pushed = path.begun, path.pushed
         try:
             verdict = self._exact(query, engines, session, added)
-        except MonitorError as error:  # too large to answer exactly here, or the policy that acted is not known
-            self.check = self.hidden = None  # how far it advanced is unknown
+        except MonitorError as error:  # too large to evaluate exactly, or the policy that acted is unknown
+            self.check = self.hidden = None  # it is unknown how far the check advanced
             self.begun = -1
             exact_only = isinstance(engines, HiddenEngines) or spec.engine != "auto" or spec.causal_model != "gumbel"
             if isinstance(error, LimitError) and not exact_only:
                 return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
             return _undecided(query, "exact", str(error))
-        if isinstance(engines, Engines):  # where states are hidden it depends on more than the pairs of a path
+        if isinstance(engines, Engines):  # with hidden states, the verdict depends on more than the path's pairs
             shared = query.shared
             shared.keep(path, verdict)
         return verdict
@@ -168,16 +170,16 @@ class QueryEvaluator:
         return self.check.verdict(path.held, added, path.terminated, path.start_observed, path.acted)
 
     def with_bands(self, verdict: Verdict, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
-        """Return a verdict on the session's path with its credible band, on a learned model; an exact one of a table.
+        """Return a verdict on the session's path, with its credible band if the model is learned.
 
-        The noise is that of the verdict, or would have been if it had needed some.
+        The noise is the noise of the verdict's samples, or of the samples that it would have needed.
         """
         drawn = verdict.drawn or self._drawn(query, engines, session, step)
         return engines.with_bands(verdict, query.formula, held_path(session.path), drawn)
 
     @staticmethod
     def with_recourse(verdict: Verdict, query: Query, engines: AnyEngines, session: Session) -> Verdict:
-        """Return a verdict on the session's path; on a missed goal with whether that could have been met."""
+        """Return a verdict on the session's path. If its goal is missed, add whether the goal could have been met."""
         path = session.path
         known = query.shared.peek(path) if verdict.method == "exact" else None
         if known is not None and known.recourse is not None:
@@ -188,7 +190,7 @@ class QueryEvaluator:
         return examined
 
     def _sampled(self, query: Query, engines: AnyEngines, session: Session, step: Step, why: str) -> Verdict:
-        """Return a sampled verdict: one more test of this formula on this stream."""
+        """Return a sampled verdict, which is one more test of this formula on this stream."""
         assert not isinstance(engines, HiddenEngines), "where states are hidden nothing is sampled"
         spec, path = query.spec, session.path
         drawn = self._drawn(query, engines, session, step)
@@ -202,7 +204,7 @@ class QueryEvaluator:
         return verdict
 
     def _drawn(self, query: Query, engines: AnyEngines, session: Session, step: Step) -> Drawn:
-        """Return the noise and the strength of the next test."""
+        """Return the seed of the noise and the error rate of the next test."""
         return on_stream(
             engines.sampling,
             query.spec.alarm,
@@ -214,7 +216,7 @@ class QueryEvaluator:
 
 
 def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
-    """Return a verdict that changes no alarm and gives the reason."""
+    """Return an undecided verdict, which changes no alarm, with the reason."""
     outcome: Outcome | None = "undecided" if isinstance(query.formula, Regret) else None
     return Verdict(query.spec.text, method, query.spec.causal_model, (), outcome=outcome, reason=reason)
 
@@ -223,7 +225,7 @@ def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -
 
 
 class SpecError(ConfigError):
-    """A setting of a formula to monitor is invalid. `key`: which one, inside the formula's section."""
+    """A setting of a formula to monitor is invalid. `key`: key of the setting, inside the formula's section."""
 
     def __init__(self, name: str, key: tuple[str, ...], problem: str) -> None:
         super().__init__(f"formula {name!r}, {'.'.join(key)}: {problem}")
@@ -232,16 +234,16 @@ class SpecError(ConfigError):
 
 
 def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int) -> Query:
-    """Parse and check a formula; every formula to monitor is read here.
+    """Parse and check a formula. Every formula to monitor is read here.
 
     Args:
         spec: the formula and its alarm.
-        vocabulary: the names it may use; None if they could not be read: then only the syntax is checked.
+        vocabulary: the names that it may use; None if they could not be read, so that only the syntax is checked.
         window: largest number of pairs of a path.
 
     Raises:
-        FormulaError: its text is wrong, or uses a name that does not exist.
-        SpecError: something else in `spec` is wrong.
+        FormulaError: the formula's text is wrong, or uses a name that does not exist.
+        SpecError: another setting in `spec` is wrong.
     """
     query = Query(spec, parse(spec.text))
     if vocabulary is not None:
@@ -260,13 +262,14 @@ def prepare(
     window: int,
     known: Collection[str] = (),
 ) -> list[Query]:
-    """Return the formulas to monitor, checked and their tables built; a bare text gets the name `formula_<n>`.
+    """Return the formulas to monitor, checked and with built tables. A bare text gets the name `formula_<n>`.
 
-    `known`: the policies that an agent can report; only their takeovers are judged. A `Query` was made by `read_query`
-    for the same vocabulary and `window`, so it is not checked again.
+    `known`: policies that an agent can report; only their takeovers are judged. A `Query` is not checked again, because
+    `read_query` made it for the same vocabulary and `window`.
 
     Raises:
-        FormulaError, ConfigError, LimitError: before the first message, never after it.
+        FormulaError, ConfigError, LimitError: a formula cannot be used. Such errors come only from here, never during
+            monitoring.
     """
     specs = [FormulaSpec(f"formula_{n}", spec) if isinstance(spec, str) else spec for n, spec in enumerate(formulas)]
     queries = [_prepared(spec, engines, window, known) for spec in specs]
@@ -276,7 +279,7 @@ def prepare(
 
 def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known: Collection[str]) -> Query:
     if isinstance(engines, WorldEngines) and isinstance(spec, FormulaSpec) and spec.causal_model == "world":
-        spec = structs.replace(spec, causal_model="gumbel")  # as configured: it comes from a store, was prepared before
+        spec = structs.replace(spec, causal_model="gumbel")  # as configured; this spec from a store is prepared
     query = spec if isinstance(spec, Query) else read_query(spec, engines.names, window=window)
     sampled, why = engines.prepare(query.formula, query.spec, window=window)
     if isinstance(engines, WorldEngines):
@@ -299,7 +302,7 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
 
 
 def query_notes(queries: Sequence[Query]) -> list[str]:
-    """Return what its user should know of a formula: a comparison that looks reversed, what decisions cost."""
+    """Return notes for the user: formulas whose comparison looks reversed, and formulas with expensive decisions."""
     watched = (
         FormulaUse(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
         for query in queries
@@ -314,7 +317,7 @@ def query_notes(queries: Sequence[Query]) -> list[str]:
 
 
 def _takeover_goal(query: Query, engines: AnyEngines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
-    """Return what judges takeovers, its tables built, or the reason why nothing does."""
+    """Return the goal that judges takeovers, with built tables, or the reason why there is none."""
     by = takeover_goal(query.formula, sampled=sampled)
     if isinstance(by, str):
         return by
@@ -328,14 +331,14 @@ def _takeover_goal(query: Query, engines: AnyEngines, known: Collection[str], *,
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Raise ConfigError if two formulas have the same name: verdicts and alarms are kept by name."""
+    """Raise ConfigError if two formulas have the same name, because verdicts and alarms are identified by name."""
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
 
 
 def _check_guarantee(query: Query) -> None:
-    """Raise SpecError for an alarm that never fires: only if robust, on a learned model without a guaranteed band."""
+    """Raise SpecError for an alarm that can never fire: `only_if` needs a guaranteed band that there is not."""
     spec = query.spec
     if spec.alarm.only_if is None or spec.causal_model != "any":
         return
@@ -346,18 +349,18 @@ def _check_guarantee(query: Query) -> None:
 
 
 def _alarms_in_time(formula: Formula) -> bool:
-    """Return whether an alarm that fires when the formula is false would fire while it is not too late."""
+    """Return whether an alarm on the falsity of the formula would fire while a handover still helps."""
     if handover_goal(formula) is None:
         return False
     return isinstance(formula, Goal) and formula.test is not None and formula.test.comparison in (">=", ">")
 
 
 def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each mistake beside the formula's text: the setting, and the problem."""
+    """Yield (key, problem) for each wrong setting. Mistakes in the formula's text are found elsewhere."""
     spec, alarm = query.spec, query.spec.alarm
     if not NAME.fullmatch(spec.name):
         yield ("name",), "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, because it becomes a topic"
-    if not (isinstance(spec.every, int | float) and 0 < spec.every < math.inf):  # another number is in no unit
+    if not (isinstance(spec.every, int | float) and 0 < spec.every < math.inf):  # other types have no unit
         yield ("every",), f"is {spec.every}; it must be a number of steps (int) or of seconds (float), above 0"
     if not all(isinstance(count, int) and count >= 1 for count in (alarm.for_, alarm.keep)):
         yield ("alarm",), "for and keep are numbers of verdicts, 1 or more"

@@ -1,4 +1,4 @@
-"""Move agents between monitors: the states of several monitors joined, and one divided by agents."""
+"""Move agents between monitors: join the states of several monitors, or divide the state of one by agents."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from monitor.types import Calibration, Contradictions
 
 
 class MonitorParts(msgspec.Struct, frozen=True):
-    """State of a monitor, with that of its agents, by name."""
+    """State of a monitor, and agent -> state of each of its agents."""
 
     common: MonitorState
     agents: Mapping[str, AgentMonitorState]
 
 
 def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
-    """Return the state of one monitor of all agents; formulas and identity are those of the first.
+    """Return the state of one monitor of all agents, with the formulas and the identity of the first monitor.
 
     The clocks of the monitors must agree (`later`), and no agent may be in two of them.
     """
@@ -52,10 +52,11 @@ def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
 
 
 def divided(monitor: MonitorParts, shard_of: Callable[[str], int], shards: int) -> list[MonitorParts]:
-    """Return the states of so many monitors, each with the agents for which `shard_of` gives its number.
+    """Return the states of `shards` monitors. Each gets the agents for which `shard_of` returns its number.
 
-    The counts of forecasts of forgotten agents go to the first, so that their sum stays. Every part keeps what the test
-    of the model learned, and the losses of forgotten agents, so that each stays valid (`joined_fleets`).
+    The first monitor gets the counts of forecasts of forgotten agents, so that their sum stays the same. Every monitor
+    gets the evidence of the test of the model and the losses of forgotten agents, so that each test stays valid
+    (`joined_fleets`).
     """
     parts = []
     for number in range(shards):
@@ -74,7 +75,7 @@ def divided(monitor: MonitorParts, shard_of: Callable[[str], int], shards: int) 
 
 
 def later(state: AgentMonitorState, seconds: float) -> AgentMonitorState:
-    """Return the state of an agent on a clock whose ticks are so many seconds ahead."""
+    """Return the state of an agent on a clock whose ticks are `seconds` ahead."""
 
     def moved(ticks: float | None) -> float | None:
         return None if ticks is None else ticks + seconds
@@ -119,7 +120,10 @@ def _joined_counts(counts: Iterable[Mapping[str, Calibration]]) -> dict[str, Cal
 
 
 def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState | None:
-    """Return the test of the model of several monitors; `reported` is 0, so that the next sweep combines it."""
+    """Return the joined tests of the model of several monitors.
+
+    `reported` is 0, so that the next sweep combines them.
+    """
     tested = [state for state in states if state is not None]
     if len(tested) < len(states):
         return None
@@ -128,7 +132,7 @@ def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState |
 
 
 def _renumbered(state: AgentMonitorState, monitor: int, monitors: int) -> AgentMonitorState:
-    """Return the state of an agent with its number among the agents of all monitors."""
+    """Return the state of an agent, with its number among the agents of all monitors."""
     if state.trust is None or state.trust.number == 0:
         return state
     return replace(state, trust=replace(state.trust, number=joined_number(state.trust.number, monitor, monitors)))

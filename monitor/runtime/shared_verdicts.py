@@ -1,7 +1,7 @@
-"""Exact verdicts shared by agents that went the same way.
+"""Exact verdicts shared by agents with the same recent path.
 
-An exact verdict depends on the newest pairs of a path only, as far back as its formula looks, and not on the agent. So
-a fleet on a small model asks the same question again and again. A shared verdict has the same bits as a new one.
+An exact verdict depends only on the newest pairs of a path, as far back as its formula looks, and not on the agent. So
+in a fleet on a small model the same verdict is needed again and again. A shared verdict has the same bits as a new one.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from monitor.stream.path import SlidingPath
 from monitor.types import FormulaSpec, Recourse, Verdict
 
 ENTRIES: Final = 32_768
-"""Verdicts held for one formula, 1 KiB each. When they are full, all are forgotten: the next ones fill them again."""
+"""Maximum number of verdicts held for one formula, 1 KiB each. At the maximum, all are removed and collected anew."""
 
 PAIRS: Final = 8 * ENTRIES
-"""Pairs that they depend on, together: a formula that looks far back has fewer verdicts, each with a longer profile."""
+"""Maximum total number of pairs on which these verdicts depend. A formula that looks far back has fewer verdicts."""
 
 TRIAL: Final = 8192
-"""So many verdicts apart, and when all are forgotten, it is decided whether to keep any."""
+"""Number of verdicts after which it is decided whether to go on sharing. It is also decided when all are removed."""
 
 WORTHWHILE: Final = 1 / 16
-"""Fraction of the verdicts that must have been found here; below it, nothing is shared any more."""
+"""Fraction of the verdicts that must have been found here. Below it, sharing ends."""
 
 Key = tuple[tuple[tuple[int, int | None], ...], bool]
 
@@ -35,8 +35,8 @@ Key = tuple[tuple[tuple[int, int | None], ...], bool]
 class SharedVerdict:
     """A verdict without bands and recourse.
 
-    `assessment`: of the formula's alarm. `quiet`: a clear alarm stays clear, and nothing is examined. `recourse`: what
-    a missed goal was found to have, None if not examined.
+    `assessment`: assessment for the formula's alarm. `quiet`: whether a clear alarm stays clear and nothing is
+    examined. `recourse`: result of examining a missed goal; None if not examined.
     """
 
     verdict: Verdict
@@ -46,10 +46,10 @@ class SharedVerdict:
 
 
 class SharedVerdicts:
-    """Verdicts of one formula over one model, by the pairs they depend on.
+    """Verdicts of one formula on one model, by the pairs on which they depend.
 
-    A formula that refers to the start of the episode, or that has nested quantities that look back, depends on more
-    pairs than `largest_offset` says: its verdicts are not shared.
+    The verdicts of a formula are not shared if it refers to the start of the episode or has nested quantities that look
+    back, because they depend on more pairs than `largest_offset` says.
     """
 
     def __init__(self, spec: FormulaSpec, formula: Formula) -> None:
@@ -61,9 +61,9 @@ class SharedVerdicts:
         self._asked = self._found = 0
 
     def find(self, path: SlidingPath) -> SharedVerdict | None:
-        """Return the verdict on a path, if it was kept, and count the question.
+        """Return the verdict on a path, or None if it was not kept, and count the search.
 
-        Where other policies than nominal acted, the answer depends on them too, and nothing is kept.
+        If other policies than nominal acted, the verdict depends on them too, so it is not kept.
         """
         if not self._pairs or path.acted:
             return None
@@ -74,7 +74,7 @@ class SharedVerdicts:
         return found
 
     def peek(self, path: SlidingPath) -> SharedVerdict | None:
-        """Return the verdict on a path, if it was kept, to add to it: the question was counted by `find`."""
+        """Return the verdict on a path, or None, without counting the search, which `find` counted."""
         return None if not self._pairs or path.acted else self._known.get(self._key(path))
 
     def keep(self, path: SlidingPath, verdict: Verdict) -> None:
@@ -93,7 +93,7 @@ class SharedVerdicts:
         self._known[self._key(path)] = SharedVerdict(verdict, assessment, quiet)
 
     def end(self) -> None:
-        """Share nothing from now on."""
+        """Stop sharing verdicts."""
         self._pairs = 0
         self._known.clear()
 

@@ -1,8 +1,8 @@
-"""The monitor of one agent as a pure step: (state, event) -> (state, notices), for engines that keep state by key.
+"""The monitor of one agent as a pure function (state, event) -> (state, notices), for engines that keep state by key.
 
 A sidecar, a job of such an engine and an audit run the same code: `AgentStep` holds a `Monitor` of one agent. The state
-is bytes with version and checksum. Whoever has memory keeps an `AgentStep` for each agent, and writes bytes only at
-checkpoints; `step` does everything from the bytes of the step before, with the same result to the bit.
+is bytes with a version and a checksum. A program with enough memory keeps an `AgentStep` for each agent and writes
+bytes only at checkpoints. The function `step` starts from the bytes of the step before, with bit-identical results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ __all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Messages of the agent were lost on the way; which ones is unknown. `why`: replaces the usual sentence."""
+    """Messages of the agent were lost on the way; it is unknown which.
+
+    `why`: a sentence that replaces the usual one.
+    """
 
     why: str = ""
 
@@ -36,14 +39,15 @@ class Link(msgspec.Struct, frozen=True):
 
 
 AgentEvent = bytes | Observation | Loss | Link | None
-"""A message of the agent as received or decoded; what happened to its messages; None: only time has passed."""
+"""A message of the agent, as bytes or decoded; a loss of messages; a change of the connection; None if only time
+passed."""
 
 
 class AgentState(msgspec.Struct, frozen=True):
     """State of one agent.
 
-    `content`: the bytes that change with each step. `pages`: number -> a page of 4 KiB of the names of ended episodes;
-    a page never changes, and an agent with less than 576 ended episodes has none.
+    `content`: bytes that change with each step. `pages`: number -> page of 4 KiB with hashes of ended episodes. A page
+    never changes, and an agent with fewer than 576 ended episodes has no page.
     """
 
     content: bytes
@@ -51,7 +55,7 @@ class AgentState(msgspec.Struct, frozen=True):
 
 
 class Stepped(msgspec.Struct, frozen=True):
-    """Result of a step. `due`: ticks at which to step with None if nothing happens before; None: never."""
+    """Result of a step. `due`: ticks at which to step with None if no other event comes before; None if never."""
 
     state: AgentState
     notices: list[Notice]
@@ -59,9 +63,10 @@ class Stepped(msgspec.Struct, frozen=True):
 
 
 class _Content(msgspec.Struct, frozen=True, array_like=True):
-    """`AgentState.content`. `agent`: None before its first message, and once it is forgotten.
+    """Content of `AgentState.content`. `agent`: None before the agent's first message, and after it was forgotten.
 
-    `same_counts`: the fleet's test counts what the agent's own does, and only the agent's counts are stored.
+    `same_counts`: whether the counts of the fleet's test equal the counts of the agent's test, so that only the latter
+    are stored.
     """
 
     common: MonitorState
@@ -76,14 +81,14 @@ class AgentStep:
     """Monitor of one agent, in memory.
 
     Args:
-        monitor: model, policies and formulas. One is enough for any number of agents; what is computed is shared, so
-            one thread steps all of them.
+        monitor: model, policies and formulas. One monitor serves any number of agents. The agents share computed
+            tables, so all of them must be stepped in one thread.
         agent: the agent's name.
-        state: of an earlier `AgentStep`; None: nothing is known of the agent. The formulas may have changed since;
-            then `restored` has the notices about it.
+        state: state of an earlier `AgentStep`; None for a new agent. The formulas may have changed since then;
+            `restored` has the notices about the changes.
 
     Raises:
-        InputError: `bad_snapshot` if the state is damaged, of another version, or that of another agent.
+        InputError: `bad_snapshot` if the state is damaged, of another version, or of another agent.
 
     >>> import monitor
     >>> model = monitor.MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], labels={"bad": [0]})
@@ -103,9 +108,9 @@ class AgentStep:
             self._restore(state)
 
     def step(self, event: AgentEvent, now: Instant) -> list[Notice]:
-        """Process an event, evaluate what is due, and return the notices.
+        """Process an event, evaluate due formulas, and return the notices.
 
-        No content of a message makes it raise. Raises ValueError for an observation of another agent.
+        No content of a message makes this method raise. Raises ValueError for an observation of another agent.
         """
         match event:
             case Observation():
@@ -124,7 +129,7 @@ class AgentStep:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which to step with None if nothing happens before; None: never."""
+        """Ticks at which to step with None if no other event comes before; None if never."""
         return self._monitor.due
 
     def checkpoint(self) -> AgentState:
@@ -138,7 +143,7 @@ class AgentStep:
         return AgentState(seal(content), {number: page for number, page in pages.items() if page is not None})
 
     def current_state(self) -> Iterator[Notice]:
-        """Yield the notices that describe the current state, as last returned: for sinks after a restart."""
+        """Yield notices that describe the current state, for sinks after a restart."""
         return self._monitor.current_state()
 
     def _own(self, observation: Observation) -> Observation:
@@ -157,13 +162,16 @@ class AgentStep:
 
 
 def step(monitor: Monitor, agent: str, state: AgentState | None, event: AgentEvent, now: Instant) -> Stepped:
-    """Return the state and the notices after an event; errors as for `AgentStep`. `state`: None at the beginning."""
+    """Return the state and the notices after an event. `state`: None at the beginning.
+
+    Errors are those of `AgentStep`.
+    """
     live = AgentStep(monitor, agent, state)
     notices = [*live.restored, *live.step(event, now)]
     return Stepped(live.checkpoint(), notices, live.due)
 
 
 def _with_counts(common: MonitorState, counts: dict[int, int]) -> MonitorState:
-    """Return the state with these counts of the fleet's test."""
+    """Return the state with `counts` as the counts of the fleet's test."""
     assert common.trust is not None, "the model is tested"
     return replace(common, trust=replace(common.trust, fleet=replace(common.trust.fleet, counts=counts)))

@@ -1,19 +1,20 @@
-"""Takeovers, judged afterwards: did the goal need another policy to act?
+"""Judge takeovers afterwards: would the goal have been missed without the takeover?
 
 A takeover begins at the step where another known policy acts and nominal acted before, or at the start of an episode.
-It is *followed* until the horizon of a goal has passed. Then two truths are compared (docs/semantics.md, section 8.5):
+It is *followed* until the horizon of a goal has passed. Then two outcomes are compared (docs/semantics.md, section
+8.5):
 
-- what happened: the goal is met or missed on the observed path from the takeover on, a fact;
+- what happened: the goal is met or missed on the observed path from the takeover on;
 - what would have happened if the deployed policy had gone on: its value from the takeover on, given what was observed
   since, meets or misses the goal's bound. The value is a probability or a mean reward.
 
-Both are the quantities of one verdict. On a table they are exact, with bounds over causal models where the formula has
-them. In a world with numbers they are drawn where noise is not known, and tested like other verdicts of a stream. They
-are derived again from evidence like those of any verdict. The goals are those of the formulas that name the policy: in
+Both are the quantities of one verdict. On a table they are exact, with bounds over causal models if the formula has
+them. In a world with numbers they are sampled where noise is unknown, and tested like other verdicts of a stream.
+Evidence re-derives them like the quantities of any verdict. The goals come from the formulas that name the policy: in
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
-A takeover is judged when the whole horizon has passed or the episode has terminated, and not earlier, even if the goal
-is decided before: whether a takeover is counted must not depend on how it ends. For the same reason, no takeover is
+A takeover is judged only when the whole horizon has passed or the episode has terminated, even if the goal is decided
+before, because the decision to count a takeover must not depend on its outcome. For the same reason, no takeover is
 judged on a path that cannot hold the whole horizon. A takeover that cannot be judged is `undecided`.
 """
 
@@ -50,7 +51,10 @@ GONE: Final = (
 
 
 class TakeoverGoal(msgspec.Struct, frozen=True):
-    """What judges takeovers by a policy. `pairs`: of the path, the takeover's first included, that decide the goal."""
+    """The goal that judges takeovers by a policy.
+
+    `pairs`: number of pairs, from the takeover's first, that decide the goal.
+    """
 
     policy: str
     goal: Goal
@@ -58,7 +62,7 @@ class TakeoverGoal(msgspec.Struct, frozen=True):
 
 
 def takeover_goal(formula: Formula, *, sampled: bool = False) -> TakeoverGoal | str:
-    """Return what a formula judges takeovers by, or the reason why it judges none. `sampled`: its answers are."""
+    """Return the goal by which a formula judges takeovers, or the reason why it judges none."""
     change, goal = _alternative(formula)
     if change is None or goal is None or change.kind != "policy":
         return NO_POLICY
@@ -91,23 +95,23 @@ def judged_takeover(
     held: Held,
     drawn: Drawn,
 ) -> Verdict:
-    """Return the verdict whose two quantities are what happened and what the deployed policy would have done.
+    """Return a verdict with two quantities: the observed outcome, and the outcome under the deployed policy.
 
     Args:
-        goal: its measure and its test are judged; its world does not matter.
-        engines: answer, with bounds as `spec` says.
-        spec: of the formula that has the goal.
+        goal: goal whose measure and test are judged. Its world is not used.
+        engines: engines that compute the quantities.
+        spec: specification of the formula with the goal; it says which bounds to compute.
         held: the path from the takeover's first pair on.
-        drawn: noise and strength of the test, where noise must be drawn.
+        drawn: seed and error rate of the test, if noise must be sampled.
 
-    Raises MonitorError: it is too large, or a world or a policy fails.
+    Raises MonitorError if the computation is too large, or if a world or a policy fails.
     """
     formula = takeover_formula(goal, engines.deployed, len(held.pairs) - 1)
     return engines.takeover_verdict(formula, replace(spec, text=print_formula(formula)), held, drawn)
 
 
 class Takeover(msgspec.Struct, frozen=True, array_like=True):
-    """The first step of a takeover. `time`: of that step, seconds since the epoch."""
+    """The first step of a takeover. `time`: time of this step, in seconds since the epoch."""
 
     episode: Episode
     seq: int
@@ -115,7 +119,7 @@ class Takeover(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TakeoversState(msgspec.Struct, frozen=True, array_like=True):
-    """State of `Takeovers` as plain data; the names are its."""
+    """State of `Takeovers` as plain data. The fields are its attributes."""
 
     policy: str
     followed: tuple[Takeover, ...] = ()
@@ -127,8 +131,8 @@ class Takeovers:
 
     Attributes:
         policy: name of the policy whose takeovers are judged.
-        followed: those whose horizon has not passed yet, oldest first.
-        tests: number of judgements for which noise was drawn: each spends a part of the stream's alpha.
+        followed: takeovers whose horizon has not passed yet, oldest first.
+        tests: number of judgements for which noise was sampled. Each spends a part of the stream's alpha.
     """
 
     __slots__ = ("_agent", "_by", "_spec", "followed", "policy", "tests")
@@ -155,7 +159,7 @@ class Takeovers:
         return [self._judge(takeover, path, engines) for takeover in due]
 
     def drop(self, reason: str) -> list[TakenOver]:
-        """Give up all takeovers that are followed, as undecided."""
+        """Stop following all takeovers, and return them as undecided."""
         dropped = [self._undecided(takeover, reason) for takeover in self.followed]
         self.followed = []
         return dropped
@@ -175,7 +179,7 @@ class Takeovers:
         first, last = path.first_seq, path.last
         assert first is not None and last is not None, "the path has a step"  # noqa: PT018 - one fact
         begin, needs = takeover.seq - first, self._by.pairs
-        if begin < 0 or needs > path.window:  # also at an early end, or only those that end early would be judged
+        if begin < 0 or needs > path.window:  # else only takeovers that end early would be judged
             holds = path.window if needs > path.window else len(path)  # the window was smaller before a restart
             reason = f"the path holds {holds} steps, and {needs} are needed; make path.window larger"
             return self._undecided(takeover, reason)
@@ -190,11 +194,11 @@ class Takeovers:
         )
         try:
             verdict = judged_takeover(self._by.goal, engines, self._spec, held, drawn)
-        except MonitorError as error:  # too large, or the user's world fails
+        except MonitorError as error:  # the computation is too large, or the user's world fails
             return self._undecided(takeover, str(error))
         self.tests += verdict.drawn is not None
         outcome = outcome_of(verdict)
-        if outcome == "undecided":  # what was never recorded decides it, or too many draws would
+        if outcome == "undecided":  # unrecorded transitions decide it, or it would need too many samples
             return self._undecided(takeover, verdict.reason)
         return TakenOver(
             agent=self._agent,
@@ -224,7 +228,7 @@ def _undecided(agent: str, formula: str, policy: str, takeover: Takeover, reason
 
 
 def dropped_takeovers(agent: str, formula: str, state: TakeoversState | None) -> list[TakenOver]:
-    """Return the takeovers that a state still followed, as undecided: their formula has changed."""
+    """Return the takeovers that a state still followed, as undecided, because their formula has changed."""
     if state is None:
         return []
     return [_undecided(agent, formula, state.policy, takeover, GONE) for takeover in state.followed]

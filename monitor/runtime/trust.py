@@ -1,4 +1,4 @@
-"""Model trust: the tests of the model on each agent's transitions and on all agents together, and their state."""
+"""Model trust: tests of the model on each agent's transitions and on all agents together, and the tests' state."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ EVERYBODY: Final = "*"
 """Key of an acknowledgement for all agents."""
 
 REPORT_EVERY: Final = 16
-"""Transitions between two combinations of all tests, at least."""
+"""Minimum number of transitions between two combinations of all tests."""
 
 STEPS_EVERY: Final = 4
-"""The same for each agent, on average: combining takes a time in proportion to their number."""
+"""Minimum average number of transitions per agent between two combinations, whose time is proportional to the agents.
+"""
 
 MOST_NAMED: Final = 10
-"""Most rows, and most agents, that a report names."""
+"""Maximum number of rows, and of agents, that a report names."""
 
 DESCRIBE_EVERY: Final = 256
-"""Transitions between two reports on the same rows and agents."""
+"""Number of transitions between two reports on the same rows and agents."""
 
 
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
-    """State of a `ModelTrust` as plain data, with the settings it was made under: if they change, it starts again.
+    """State of a `ModelTrust` as plain data, with its settings. If the settings change, the tests start again.
 
-    `reported`: transitions observed at the last report. `delta`: error probability of the bounds of the rows; 0 if all
-    are given. `contradictions`: as last reported, after `described_at` transitions.
+    `reported`: number of transitions at the last report. `delta`: error probability of the bounds of the rows; 0 if all
+    rows are given. `contradictions`: contradictions as last reported, after `described_at` transitions.
     """
 
     settings: TrustSettings
@@ -51,17 +52,18 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ModelTrust:
-    """One test of the model per agent, and their combination.
+    """One test of the model per agent, and the combination of these tests.
 
-    Of a learned model, half of `trust.alpha` is the error probability of the bounds of its rows, half that of the test.
+    For a learned model, one half of `trust.alpha` is the error probability of the bounds of its rows, and the other
+    half that of the test.
 
     Args:
-        model: the rows under test: those of a table, or of the noise of a world with numbers.
-        settings: error rate and tolerance; switched off, nothing is tested, and the reports say so.
-        encoder: how states are encoded; with another encoder the tests start again.
+        model: the tested rows: the rows of a table, or of the noise of a world with numbers.
+        settings: error rate and tolerance. If the test is disabled, the reports say that nothing is tested.
+        encoder: name of the state encoder. With another encoder the tests start again.
 
     Attributes:
-        rejected: True if the transitions of all agents together contradict the model; False if it is not tested.
+        rejected: True if the transitions of all agents together contradict the model; False if the model is not tested.
     """
 
     def __init__(self, model: MDP | UniformRows, settings: TrustSettings, encoder: str) -> None:
@@ -74,14 +76,14 @@ class ModelTrust:
         self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
 
     def _start(self, fleet: FleetTest | None) -> None:
-        """Begin with a fleet in which nothing was tested; None: nothing is."""
+        """Begin with a fleet without tested transitions; None if nothing is to be tested."""
         self._described_at = 0
         self._fleet = fleet
         self.rejected = fleet is not None and fleet.rejected
         self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
     def alone(self) -> ModelTrust:
-        """Return the test of a fleet of one agent, in which nothing was tested; the model's odds are shared."""
+        """Return a new test for a fleet of one agent. It shares the model's odds with this one."""
         other = ModelTrust.__new__(ModelTrust)  # `copy` cannot copy a compiled object
         other._settings, other._encoder, other._actions = self._settings, self._encoder, self._actions  # noqa: SLF001
         other._state_names, other._action_names = self._state_names, self._action_names  # noqa: SLF001
@@ -95,7 +97,7 @@ class ModelTrust:
         return None if self._fleet is None else self._fleet.join()
 
     def due(self, agents: int) -> bool:
-        """Return whether to call `combine`: its time is proportional to the numbers of agents and rejected rows."""
+        """Return whether to call `combine`, whose time is proportional to the numbers of agents and rejected rows."""
         fleet = self._fleet
         return fleet is not None and fleet.observed >= fleet.reported + self._every(agents)
 
@@ -104,7 +106,10 @@ class ModelTrust:
         return max(REPORT_EVERY, often, rejected)
 
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
-        """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
+        """Combine the tests of all agents (name -> test).
+
+        Report the result if transitions were observed since the last one.
+        """
         fleet = self._fleet
         if fleet is None or fleet.observed <= fleet.reported:
             return
@@ -120,10 +125,10 @@ class ModelTrust:
         if self._fleet is not None and test is not None:
             self._fleet.forget(test)
             if self._contradictions.agents:
-                self._fleet.reported = -1  # it may be one of these
+                self._fleet.reported = -1  # the agent may be one of the reported ones
 
     def current_state(self) -> Iterator[Notice]:
-        """Report the combined test as it is now."""
+        """Yield notices with the current result of the combined test."""
         yield Trust(doubted=False, log10_e=0.0, transitions=0) if self._fleet is None else self._trust(self._fleet)
         yield self._contradictions
 
@@ -132,10 +137,10 @@ class ModelTrust:
         return Trust(fleet.rejected, fleet.log10_e, fleet.transitions, departing=where)
 
     def _rejections(self, fleet: FleetTest, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
-        """Report the rows and agents that are rejected: if others are than before, and from time to time."""
+        """Report the rejected rows and agents, if they differ from the last report, and from time to time."""
         before, rows, wrong = self._contradictions, fleet.rejected_rows(), wrong_agents(list(tests.values()))
         if not (rows or wrong or before.rows or before.agents) and self._described_at > 0:
-            return  # nearly always; the first report says that rows are tested
+            return  # the usual case; the first report says that rows are tested
         names = list(tests)
         agents = [(names[place], e) for place, e in wrong]
         places = {self._place(row) for row in rows[:MOST_NAMED]}
@@ -158,7 +163,7 @@ class ModelTrust:
         yield self._contradictions
 
     def _place(self, row: int) -> tuple[str, str]:
-        """Return state and action of a row, by name."""
+        """Return the names of the state and the action of a row."""
         state, action = divmod(row, self._actions)
         return _name(self._state_names, state), _name(self._action_names, action)
 
@@ -185,7 +190,7 @@ class ModelTrust:
     def resume(
         self, test: ModelTest | None, agent: str, before: ModelTestState | None, state: ModelTrustState | None
     ) -> None:
-        """Restore an agent's test, unless an acknowledgement was added since: then it starts again."""
+        """Restore an agent's test. If its acknowledgement has changed since, the test starts again."""
         if self._fleet is None or test is None or before is None or state is None:
             return
         if state.settings.acknowledged.get(agent) == self._settings.acknowledged.get(agent):
@@ -215,14 +220,14 @@ class ModelTrust:
             test.step(row, cell)
 
     def row(self, before: Step | None) -> int | None:
-        """Return the row of a step that a table does not predict; None where there is none."""
+        """Return the row of a step on a table; None if there is no row."""
         if before is None or before.action is None or self._noises is not None:
             return None
         row: int = before.state * self._actions + before.action
         return row
 
     def dump(self) -> ModelTrustState | None:
-        """Return the state beside the agents' tests; None if nothing is tested."""
+        """Return the state without the agents' tests; None if nothing is tested."""
         if self._fleet is None:
             return None
         return ModelTrustState(
@@ -236,7 +241,10 @@ class ModelTrust:
         )
 
     def load(self, state: ModelTrustState | None, *, same_model: bool) -> bool:
-        """Restore the combined test; False if model, encoder or settings changed, and then all tests start again."""
+        """Restore the combined test.
+
+        Return False if model, encoder or settings changed, so that all tests start again.
+        """
         if self._fleet is None or state is None:
             return self._fleet is None and state is None
         before = _settings_of_test(state.settings), state.encoder, state.delta
@@ -251,7 +259,7 @@ class ModelTrust:
 
 
 def _fleet(model: MDP | UniformRows, settings: TrustSettings, delta: float) -> FleetTest:
-    """Return the test of a model; `delta`: as in `ModelTrustState`."""
+    """Return the test of a model. `delta`: as in `ModelTrustState`."""
     if isinstance(model, UniformRows) or model.counts is None:
         rows = model.indptr.data, model.successors.data, model.probabilities.data
         return FleetTest(*rows, alpha=settings.alpha, impossible=settings.impossible)
@@ -265,6 +273,6 @@ def _name(names: Sequence[str], index: int) -> str:
 
 
 def _settings_of_test(settings: TrustSettings) -> tuple[object, ...]:
-    """Return the settings that must be equal for a test to go on."""
+    """Return the settings that must be equal for a test to continue."""
     everybody = settings.acknowledged.get(EVERYBODY)
     return settings.alpha, settings.impossible, settings.enabled, everybody

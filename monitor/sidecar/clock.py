@@ -1,4 +1,4 @@
-"""The only module that reads the time. Elsewhere it is an argument, so that a replay can supply it."""
+"""The only module that reads the time. Other modules get the time as an argument, so that a replay can supply it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from monitor.types import Instant
 class Clock:
     """Wall time for people, and ticks for durations, in seconds.
 
-    Ticks stop while no messages can arrive, and continue where an earlier process ended, so that no agent counts as
-    silent and no step as late meanwhile.
+    Ticks stop while no messages can arrive, so that no agent counts as silent and no step as late during that time.
+    After a restart, ticks continue from the last ticks of the earlier process.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Clock:
         self._stopped_at = self().ticks
 
     def go(self) -> None:
-        """Continue the ticks, if stopped."""
+        """Continue the ticks if they were stopped."""
         if self._stopped_at is not None:
             self.resume(self._stopped_at)
 
@@ -39,7 +39,7 @@ class Clock:
 
 
 def read_work() -> float:
-    """Return the processor time of this thread, in seconds: it stands still while others have the processor."""
+    """Return the processor time of this thread, in seconds. It does not grow while the thread waits for a processor."""
     return time.thread_time()
 
 

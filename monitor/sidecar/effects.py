@@ -1,4 +1,4 @@
-"""Effects of one event, as values: evidence to keep, messages to send, notices for sinks."""
+"""Effects of one event, as values: evidence to store, messages to send, notices for sinks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from monitor.types import Notice
 
 
 class Publication(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message to send. An empty retained payload clears what the broker retained on the topic.
+    """A message to send. An empty retained payload clears the message that the broker retained on the topic.
 
-    `repeats`: it says nothing new, so it is not sent late. `to`: the webhook it is posted to, with the subject of the
-    event as `topic`; empty for the broker.
+    `repeats`: the message repeats an earlier one, so it is not sent late. `to`: name of the webhook to which the
+    message is posted, with the subject of the event as `topic`; empty for messages to the broker.
     """
 
     topic: str
@@ -23,14 +23,17 @@ class Publication(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EvidenceFile(msgspec.Struct, frozen=True):
-    """The evidence of one alarm, to be kept before the alarm is published. `id` is also its name on disk."""
+    """The evidence of one alarm, to be stored before the alarm is published. `id` is also the file's name on disk."""
 
     id: str
     content: bytes
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """Effects of one event: evidence to keep first, then what to publish, and notices for sinks."""
+    """Effects of one event.
+
+    The evidence is stored first; then the publications are sent and the sinks get the notices.
+    """
 
     publications: tuple[Publication, ...] = ()
     evidence: tuple[EvidenceFile, ...] = ()

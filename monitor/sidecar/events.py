@@ -1,4 +1,4 @@
-"""Events of a sidecar, as values: live they come from sockets and clocks, in a replay from a recording."""
+"""Events of a sidecar, as values. They come from sockets and clocks, or from a recording in a replay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from monitor.types import Instant
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message arrived on a topic; `now` is when it entered the inbox."""
+    """A message arrived on a topic; `now` is the time at which it entered the inbox."""
 
     now: Instant
     topic: str
@@ -18,11 +18,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Evaluate(msgspec.Struct, frozen=True, gc=False):
-    """Time to answer what is due.
+    """It is time to evaluate the formulas that are due.
 
-    `latest_only`: in overload, of the steps that were live when they arrived only each agent's newest is answered; of
-    those that came late, or up to `live_since` (ticks), all are. `steps`: about how many are answered now, agents
-    taking turns; the others wait. 0: all.
+    `latest_only`: in overload, only the newest live step of each agent is evaluated. Steps that arrived late, or up to
+    `live_since` (ticks), are still all evaluated. `steps`: approximate number of steps to evaluate now, with agents
+    taking turns; the other steps wait. 0: all steps.
     """
 
     now: Instant
@@ -32,7 +32,7 @@ class Evaluate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """Time to publish the status and to repeat the alerts of firing alarms."""
+    """It is time to publish the status and to repeat the alerts of firing alarms."""
 
     now: Instant
 

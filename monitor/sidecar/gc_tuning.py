@@ -1,4 +1,4 @@
-"""Settings of Python's garbage collector that keep its pauses short. For a process that is all ours."""
+"""Settings of Python's garbage collector that keep its pauses short. For a process that runs only the monitor."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from collections.abc import Iterator
 from typing import Final
 
 COLLECT: Final = (500, 1, 500_000)
-"""When it searches: the youngest objects once 500 more were made than freed, the young ones every second time, all of
-them after 500,000 of these searches.
+"""Thresholds of the collector's three generations.
 
-The count falls with each old object that is freed, so many more than 500 may be young: with 20,000, the young of a
-thousand agents took up to 140 ms, with 500 up to 3 ms, and each survivor is looked at twice either way. All 280,000
-objects of a thousand agents take .2 s: at 10,000 steps a second once an hour.
+The youngest generation is searched once 500 more objects were created than freed. The middle generation is searched
+every second time, and all objects after 500,000 of these searches. The count falls with each old object that is freed,
+so many more than 500 objects may be young. With a threshold of 20,000, the young objects of a thousand agents took up
+to 140 ms; with 500 they take up to 3 ms. Each survivor is searched twice in both cases. A search of all 280,000 objects
+of a thousand agents takes 0.2 s; at 10,000 steps a second it happens once an hour.
 """
 
 
 @contextlib.contextmanager
 def collector_at_ease() -> Iterator[None]:
-    """To be entered once everything is loaded.
+    """Use short pauses inside the block. Enter it when everything is loaded.
 
-    What was loaded stays: more than a hundred thousand objects of modules. To go through them stops every thread for a
-    tenth of a second, so they are frozen. What a message leaves is freed by counting references, and so is a forgotten
-    agent: searches find next to nothing, so only their pauses matter.
+    The loaded modules have more than a hundred thousand objects, which are never freed. A search of them stops every
+    thread for a tenth of a second, so they are frozen. Reference counting frees the objects of a processed message or
+    of a forgotten agent. Searches find almost nothing, so only their pauses matter.
     """
     before = gc.get_threshold()
     gc.collect()

@@ -1,6 +1,6 @@
-"""The health of a sidecar: what `/healthz`, `/readyz`, `/api/status` and the service manager report.
+"""The health of a sidecar, which `/healthz`, `/readyz`, `/api/status` and the service manager report.
 
-Other threads call this: every answer reads plain values once.
+Other threads call these methods, so each method reads each plain value only once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from monitor.types import Instant
 
 
 def tick_of(loaded: Loaded) -> float:
-    """Return the seconds between two evaluations: a quarter of the shortest time that matters."""
+    """Return the seconds between two evaluations: a quarter of the shortest configured timeout or period."""
     config = loaded.config
     waits = [config.path.reorder.wait, config.stream.stale_after, config.heartbeat]
     waits += [formula.every for formula in config.formulas if isinstance(formula.every, float)]
@@ -28,7 +28,10 @@ def tick_of(loaded: Loaded) -> float:
 
 
 class Health:
-    """Answers from plain values. `starting`: what must still be done before anything is watched; empty once it is."""
+    """Health of one sidecar.
+
+    `starting`: what must be done before agents are monitored; empty once they are monitored.
+    """
 
     def __init__(
         self,
@@ -57,17 +60,17 @@ class Health:
         self._store = store
 
     def adopt(self, loaded: Loaded) -> None:
-        """Go on under another configuration."""
+        """Continue with another configuration."""
         self._loaded = loaded
 
     def health(self) -> str:
-        """Return what is wrong with this process, or an empty text. It evaluates every tick; if not, it hangs."""
+        """Return the problem of this process, or an empty text. A process that has not evaluated for long hangs."""
         age = self._clock().ticks - self._evaluated().ticks
         limit = 3 * self._loaded.config.heartbeat
         return f"no evaluation for {age:.1f} s, expected every {tick_of(self._loaded):.1f} s" if age > limit else ""
 
     def readiness(self) -> str:
-        """Return why nothing can be answered now, or an empty text."""
+        """Return the reason why no formula can be evaluated now, or an empty text."""
         if self.starting:
             return self.starting
         if not self._link.up:

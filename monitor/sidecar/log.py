@@ -14,16 +14,16 @@ from monitor.sidecar.config.settings import LoggingConfig
 from monitor.types import Instant
 
 PAUSE: Final = 60.0
-"""Seconds between two warnings of one kind."""
+"""Seconds between two warnings of the same kind."""
 
 MAX_KINDS: Final = 10_000
-"""Number of kinds beyond which expired ones are removed."""
+"""Number of kinds from which expired kinds are removed."""
 
 
 class RateLimitedLog:
-    """Log for entries that could occur with each message: one a minute of each kind, the others at level debug.
+    """Log for entries that could occur with each message. Each kind is logged once a minute, and else at level debug.
 
-    Metrics have the counts; the log has examples.
+    Metrics contain the counts; the log contains examples.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -56,14 +56,14 @@ class RateLimitedLog:
 
 
 class RateLimit(logging.Filter):
-    """Filter that passes one record a minute per message, whatever its arguments, for other programs' loggers."""
+    """Filter for loggers of libraries: passes one record a minute per message text, whatever its arguments."""
 
     def __init__(self) -> None:
         super().__init__()
         self._next: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to pass this record. Messages are literals of a program, so they are few."""
+        """Return whether to pass this record. Message texts are literals in source code, so there are few of them."""
         now = read_clock().ticks
         due = now >= self._next.get(str(record.msg), now)
         if due:
@@ -93,7 +93,10 @@ class _Json(logging.Formatter):
 
 
 def set_up_logging(config: LoggingConfig) -> None:
-    """Log this package and uvicorn to stderr. The root logger is left to an embedding program."""
+    """Log this package and uvicorn to stderr.
+
+    The root logger is not changed, because an embedding program may use it.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if config.format == "json" else _Text())
     for name in ("monitor", "uvicorn.error"):

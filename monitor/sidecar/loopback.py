@@ -1,4 +1,4 @@
-"""Which hosts are this machine."""
+"""Test whether a host is this machine."""
 
 from __future__ import annotations
 

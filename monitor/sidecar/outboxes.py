@@ -1,4 +1,4 @@
-"""Everything that waits to leave the process: messages for the broker, and posts for webhooks."""
+"""All messages that wait to be sent: messages for the broker, and posts for webhooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from monitor.sidecar.webhooks.webhooks import Webhooks
 
 
 class Outboxes:
-    """The outboxes of the broker and of all webhooks as one, for the worker; the store knows one list."""
+    """The outboxes of the broker and of all webhooks as one. The worker and the store use a single list of messages."""
 
     def __init__(self, broker: Outbox, webhooks: Webhooks) -> None:
         self._broker = broker
@@ -20,21 +20,21 @@ class Outboxes:
     def number(
         self, publications: Iterable[Publication], *, known: Collection[Publication] = ()
     ) -> list[tuple[int, Publication]]:
-        """Give messages, and the posts about the alerts among them, the numbers under which they will be sent.
+        """Assign a number to each message, and to each post about an alert among them; return the numbered messages.
 
-        `known`: messages that report nothing new, so nothing is posted about them.
+        `known`: messages that report nothing new, so no post is made for them.
         """
         messages = list(publications)
         posts = self._webhooks.posts(message for message in messages if message not in known)
         return [*self._broker.number(messages), *posts]
 
     def put(self, numbered: Sequence[tuple[int, Publication]]) -> None:
-        """Add what is to be sent; it must be in the store."""
+        """Add messages to send. They must be in the store."""
         self._broker.put([message for message in numbered if not message[1].to])
         self._webhooks.put([message for message in numbered if message[1].to])
 
     def waiting(self) -> list[tuple[int, Publication]]:
-        """Return what must still be sent after a restart, in order."""
+        """Return the messages that would have to be sent after a restart, in order."""
         return sorted((message for outbox in self._all for message in outbox.waiting()), key=lambda each: each[0])
 
     @property
@@ -43,5 +43,5 @@ class Outboxes:
         return any(outbox.has_finished for outbox in self._all)
 
     def finished(self) -> list[int]:
-        """Return the numbers of what need not be sent any more, each once."""
+        """Return the numbers of messages that need not be sent any more. Each number is returned once."""
         return [number for outbox in self._all for number in outbox.finished()]

@@ -1,11 +1,12 @@
-"""Overload detection: evaluations are skipped only while live steps take more work than one processor can do.
+"""Overload detection: evaluations are skipped only while live steps need more work than one processor can do.
 
-Two rates are compared, averaged over some seconds: of live steps arriving, a second, and of steps evaluated while there
-is a queue, a second of *work*, the processor's time for this thread. How long steps wait says nothing: a process that
-gets a twentieth of a processor on a busy machine is late, but steps are not too many, and it catches up. Neither is a
-backlog overload: steps that accumulated while the broker, the agents or this process were away are all evaluated, and
-their alarms raised, if they have a time. Without one, a backlog is known by its number only (`Worker`), so one that
-comes slowly or for more than a minute may count as live.
+Two rates are compared, both averaged over some seconds: live steps that arrive per second, and steps evaluated per
+second of *work* while there is a queue. Work is the processor time of this thread. The waiting time of steps does not
+show overload: a process that gets a twentieth of a processor on a busy machine is late, but there are not too many
+steps, and the process catches up. A backlog is not overload either. Steps that accumulated while the broker, the agents
+or this process were away are all evaluated, and raise their alarms, if they have a time. Steps without a time are
+recognized as a backlog only by their number (`Worker`), so a backlog that comes slowly or for more than a minute may
+count as live.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ MEMORY: Final = 5.0
 """Time constant of the exponential average, in seconds."""
 
 OUTLIER: Final = 10.0
-"""Ratio to the usual work for a step beyond which a batch is ignored: something else was done as well."""
+"""A batch is ignored if its work per step is this many times the usual work: the work must have included other things.
+"""
 
 WEIGHT: Final = 0.1
-"""Weight of the newest batch in the usual work for a step."""
+"""Weight of the newest batch in the running average of the work per step."""
 
 
 class Rate:
-    """Events per second, exponentially averaged over `MEMORY` seconds. NaN until something was counted.
+    """Events per second, exponentially averaged over `MEMORY` seconds. NaN until an event was counted.
 
-    `idle`: seconds without an event that are taken to be before the first, so that one early event is no high rate.
+    `idle`: seconds without an event that are assumed before the first event, so that one early event is no high rate.
 
     >>> rate = Rate()
     >>> for _ in range(600):
@@ -51,7 +53,7 @@ class Rate:
 
 
 class OverloadDetector:
-    """Overload detector. `patience`: seconds a step may wait for its evaluation before it counts as overload."""
+    """Overload detector. `patience`: seconds that a step may wait for its evaluation without overload."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -61,10 +63,10 @@ class OverloadDetector:
         self._usual = 0.0
 
     def record_batch(self, ticks: float, work: float, *, live: int, answered: int | None, left: bool) -> None:
-        """Record a finished batch. `ticks`, `work`: time and work until now, in seconds.
+        """Record a finished batch. `ticks`, `work`: current time, and work of the thread until now, in seconds.
 
-        `live`: steps that arrived as they happened. `answered`: steps evaluated; None if that says nothing about how
-        many could be. `left`: steps still wait.
+        `live`: number of steps that arrived when they happened. `answered`: number of steps evaluated; None if this
+        number says nothing about capacity. `left`: whether steps still wait.
         """
         before_ticks, before_work = self._last or (ticks, work)
         self._last = ticks, work
@@ -74,7 +76,7 @@ class OverloadDetector:
         self._busy = left
 
     def _answered(self, steps: int, work: float) -> None:
-        """Count them, unless they took so much work that it must have been for something else."""
+        """Count evaluated steps, unless their work was so large that it must have included other things."""
         each = work / steps
         usual = self._usual or each
         if each <= OUTLIER * usual:

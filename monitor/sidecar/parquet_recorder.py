@@ -1,4 +1,4 @@
-"""Writer of recordings as folders of Parquet files (`parquet_recording.py` says what is in them)."""
+"""Writer of recordings as folders of Parquet files. `parquet_recording.py` documents the files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recording_table import EventRows, import_arrow
 
 BUCKETS: Final = 16
-"""Buckets that the agents are divided into by default."""
+"""Default number of buckets for the agents."""
 
 LIVE_BLOCK: Final = 8_192
-"""Events between two writes of a running monitor: few, because steps wait meanwhile."""
+"""Events between two writes of a running monitor. The number is small, because steps wait during a write."""
 
 BLOCK: Final = 131_072
-"""The same, where nobody waits. They are in memory at once."""
+"""Events between two writes if no steps wait. All of them are in memory at the same time."""
 
 DAY: Final = 86_400
 _OPTIONS: Final = {"compression": "zstd", "write_page_checksum": True}
@@ -37,7 +37,7 @@ class ParquetRecorder:
         header: who recorded.
         pattern: topic of the steps, with one `+` for the agent's name.
         buckets: number of buckets for the agents.
-        live: keep the newest events in `open-*.rec` too, and write often.
+        live: True for a running monitor: the newest events are also in `open-*.rec`, and writes are frequent.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ParquetRecorder:
         self._end_part()
 
     def abandon(self) -> None:
-        """Close files that cannot be written to, ignoring errors; what is in `open-*.rec` stays."""
+        """Close files that cannot be written to, and ignore errors. The events in `open-*.rec` stay there."""
         if self._journal is not None:
             self._journal.abandon()
         for path, writer in self._writers.values():

@@ -5,9 +5,9 @@
     date=2026-11-23/bucket=all/part-...                 the rest: evaluations, heartbeats, the connection
     open-000000000000.rec                               the newest events, while the recording is written
 
-A part is a range of events, in one file for each bucket, named after its first event. A Parquet file cannot be read
-before it is complete, so the events of the part that is being written are in `open-*.rec` too: a process that is killed
-loses no more of them than with a recording in one file. `parquet_recorder.py` writes these folders.
+A part is a range of events. It has one file for each bucket, named after the part's first event. A Parquet file cannot
+be read before it is complete, so the events of the unfinished part are also in `open-*.rec`. A process that is killed
+therefore loses no more events than with a recording in one file. `parquet_recorder.py` writes these folders.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ PART: Final = 1_048_576
 """Maximum number of events of a part."""
 
 MEMORY: Final = 4 << 30
-"""Bytes of address space that reading a file may take, beyond what the process has, whatever the file declares."""
+"""Bytes of address space that reading a file may add to the process, whatever the file declares."""
 
 _PART: Final = re.compile(r"date=([^/]+)/bucket=(all|[0-9]{1,4})/part-([0-9]{12})\.parquet")
 _OPEN: Final = re.compile(r"open-([0-9]{12})\.rec")
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of recording.json. `steps`: topic of the steps. `block`: events that are written at once."""
+    """Content of recording.json. `steps`: topic of the steps. `block`: number of events written at once."""
 
     format: str
     v: int
@@ -58,7 +58,10 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class RecordingFile:
-    """One file: a bucket (`ALL`: what concerns all agents) on a date, from event number `first` on."""
+    """One file: the events of a bucket on a date, from event number `first` on.
+
+    Bucket `ALL`: events about all agents.
+    """
 
     date: str
     bucket: int
@@ -67,7 +70,7 @@ class RecordingFile:
 
 
 def is_parquet_recording(path: Path) -> bool:
-    """Return whether the path is a recording as a folder."""
+    """Return whether the path is a recording in the form of a folder."""
     return (path / ABOUT).is_file()
 
 
@@ -77,7 +80,7 @@ def bucket_name(bucket: int) -> str:
 
 
 def part_name(date: str, bucket: int, first: int) -> str:
-    """Return the path, in its folder, of the file with a bucket's events of a date from event `first` on (`_PART`)."""
+    """Return the relative path of the file with the events of a bucket and a date, from event `first` on (`_PART`)."""
     return f"date={date}/bucket={bucket_name(bucket)}/part-{first:012d}.parquet"
 
 
@@ -87,7 +90,7 @@ def open_name(first: int) -> str:
 
 
 class ParquetRecording:
-    """Recording in a folder: its header, and an iterator over its events. Memory is bounded by a block of events.
+    """Recording in a folder: its header, and an iterator over its events. At most one block of events is in memory.
 
     Attributes:
         path: the folder.
@@ -124,7 +127,7 @@ class ParquetRecording:
 
     @property
     def is_open(self) -> bool:
-        """True if its newest events are in no complete part: it is being written, or the monitor was killed."""
+        """True if the last part is unfinished: the recording is still being written, or the monitor was killed."""
         return self._journal is not None
 
     def dates(self) -> list[str]:
@@ -149,13 +152,16 @@ class ParquetRecording:
                 yield from newest
 
     def _tables(self) -> Iterator[pa.Table]:
-        """Yield the blocks of events, each in order."""
+        """Yield the blocks of events of all parts. In each block, events are in order."""
         for first in dict.fromkeys(part.first for part in self.parts):
             yield from self.blocks(first)
             self.position += sum(part.path.stat().st_size for part in self.parts if part.first == first)
 
     def blocks(self, first: int) -> Iterator[pa.Table]:
-        """Yield the blocks of events of the part with this first event, each in order. RecordingError: unreadable."""
+        """Yield the blocks of the part whose first event is `first`, events in order.
+
+        Raises RecordingError if unreadable.
+        """
         files = [part.path for part in self.parts if part.first == first]
         with contextlib.ExitStack() as opened:
             opened.enter_context(_readable(self.path, self._arrow))
@@ -206,14 +212,17 @@ def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is optional
-    """Raise RecordingError for more rows than a part has: columns of one value take no space, whatever their length."""
+    """Raise RecordingError if a file declares more rows than a part may have.
+
+    Columns of one value are small at any length.
+    """
     if file.metadata.num_rows > PART:
         raise RecordingError(f"{path}: has {file.metadata.num_rows:,} events; a part has {PART:,} at most")
 
 
 @contextlib.contextmanager
 def _readable(path: Path, arrow: Any) -> Iterator[None]:  # noqa: ANN401 - pyarrow is optional
-    """Turn errors of pyarrow, of many classes if a file is damaged, into RecordingError."""
+    """Turn errors of pyarrow into RecordingError. A damaged file can cause errors of many classes."""
     arrow.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
     try:
         yield

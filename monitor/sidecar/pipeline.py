@@ -1,7 +1,7 @@
-"""From events to effects: the sidecar without its sockets, files and clocks.
+"""The sidecar without its sockets, files and clocks: it turns events into effects.
 
-`run` feeds it live events, `replay` recorded ones; the same events give the same bytes. The monitor decides about
-safety; this decides what is published, when it is repeated and when it is cleared.
+`run` passes live events to the pipeline, `replay` passes recorded events. The same events give the same bytes. The
+monitor gives verdicts and alarms; the pipeline decides what is published, repeated and cleared.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ TOPICS: Final = 4096
 """Number of topics whose agent is cached."""
 
 LISTED: Final = 100
-"""Agents whose blind formulas a status lists."""
+"""Maximum number of agents whose blind formulas a status lists."""
 
 SKIPPED: Final = 1_000_000
-"""Revisions skipped after a loss: more than were lost, so that (id, revision) stays unique to an alert."""
+"""Number of revisions skipped after a loss. It exceeds the number of lost revisions, so (id, revision) stays unique."""
 
 OFFLINE: Final = b'{"state":"offline"}'
-"""The last will, and the last message of a clean end."""
+"""The last will, and the last message before a clean stop."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
     """The state of a pipeline, as bytes for the store.
 
-    `common`: the part that is not of one agent. `agents`: those changed since the last snapshot; None: forgotten since.
-    `pages`: the same for data that never change once written, under `<agent>/<number>`. Together with the other agents
-    of earlier snapshots it is complete.
+    `common`: the state that belongs to no agent. `agents`: agent -> state, of agents that changed since the last
+    snapshot; None for an agent forgotten since. `pages`: `<agent>/<number>` -> data that never change once written;
+    None if removed. Agents that are not in this snapshot have their state in an earlier one.
     """
 
     common: bytes
@@ -67,7 +67,10 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Configured topics: `steps` with one `+`; `alerts` and `status` without the levels added to them."""
+    """Configured topics.
+
+    `steps` has one `+`; `alerts` and `status` are without the levels that the pipeline appends.
+    """
 
     steps: str
     alerts: str
@@ -80,11 +83,11 @@ class StatusMessage(msgspec.Struct, frozen=True):
     v: int
     """Version of this schema: 1."""
     state: Literal["online", "offline"]
-    """`offline` comes without the other fields: as the last will, and as the last message of a clean stop."""
+    """A message with `offline` has no other fields. It is the last will, and the last message before a clean stop."""
     client_id: str
     """The monitor's MQTT client id."""
     shard: str | None
-    """`3/8`: it monitors only the agents of shard 3 of 8; `null`: all agents."""
+    """`3/8`: the monitor watches only the agents of shard 3 of 8; `null`: it watches all agents."""
     version: str
     """Version of the software."""
     model: Named
@@ -98,15 +101,15 @@ class StatusMessage(msgspec.Struct, frozen=True):
     blind: int
     """Number of (formula, agent) pairs that are blind."""
     blind_formulas: dict[str, dict[str, BlindReason]]
-    """Agent -> formula -> the reason why it is blind; of at most 100 agents, the first by name."""
+    """Agent -> formula -> the reason why the formula is blind. Lists at most 100 agents, the first by name."""
     sent: str | None
     """When this message was sent, RFC 3339 in UTC."""
     sent_unix: float
-    """The same, in seconds since the epoch."""
+    """When this message was sent, in seconds since the epoch."""
 
 
 class CommonState(msgspec.Struct, frozen=True, array_like=True):
-    """State of a pipeline beside its agents. `sent`: time of the last event, seconds since the epoch."""
+    """State of a pipeline without its agents. `sent`: time of the last event, in seconds since the epoch."""
 
     monitor: MonitorState
     topics: Topics
@@ -127,10 +130,10 @@ class StoredAgent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pipeline:
-    """A monitor with its input (topics, bytes) and its output (topics, bytes, evidence).
+    """A monitor whose input is topics and bytes, and whose output is topics, bytes and evidence.
 
-    `evidence_of` makes the file that proves an alarm, or the judgement of a takeover. Not thread-safe: one event after
-    the other.
+    `evidence_of` makes the evidence of an alarm, or of a judged takeover. A pipeline is not thread-safe: process one
+    event after the other.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class Pipeline:
 
     @property
     def waiting(self) -> Waiting:
-        """Steps that have no answer yet."""
+        """Steps that are not evaluated yet."""
         return self._monitor.waiting
 
     @property
@@ -179,7 +182,7 @@ class Pipeline:
         return self._topics.steps.replace("+", agent)
 
     def step(self, event: Event) -> Effects:
-        """Process one event; no content of a message makes it raise."""
+        """Process one event. No content of a message makes this method raise."""
         self._sent = event.now.wall
         match event:
             case Message():
@@ -201,7 +204,7 @@ class Pipeline:
     # ---- save and restore ----
 
     def snapshot(self, *, everything: bool = False) -> Snapshot:
-        """Return the state after the last event: of the agents changed since the last call, or of all."""
+        """Return the state after the last event, of the agents changed since the last call, or of all agents."""
         saved = self._monitor.save(everything=everything)
         return Snapshot(
             seal(CommonState(saved.common, self._topics, self.status_topic, self._sent)),
@@ -220,23 +223,23 @@ class Pipeline:
         *,
         missing: bool = False,
     ) -> Effects:
-        """Restore the state of a snapshot in a new pipeline; the configuration may have changed.
+        """Restore the state of a snapshot in a new pipeline. The configuration may have changed.
 
-        The state of a formula is dropped if the formula, the model or a policy has changed: the effects then close its
-        firing alarms as `removed` and clear its topics. Paths are kept if they fit the model and
-        its numbers stand for the same states and actions; else they begin anew.
+        If a formula, the model or a policy has changed, the state of the formula is dropped. The effects then close its
+        firing alarms as `removed` and clear its topics. Paths are kept if they fit the model and if the model's numbers
+        stand for the same states and actions; otherwise the paths begin anew.
 
         Args:
-            common: of the newest snapshot.
+            common: `common` of the newest snapshot.
             agents: each agent's newest state; forgotten agents are None or absent.
-            pages: all of them; removed ones are None or absent.
-            missing: alerts may have been published since; their next revisions skip beyond any of these.
+            pages: all pages; removed pages are None or absent.
+            missing: whether alerts may have been published since the snapshot. Alarms then skip their revisions.
 
         Returns:
-            What is to be published, and notices on formulas that were dropped.
+            The messages to publish, and notices about formulas that were dropped.
 
         Raises:
-            InputError: `bad_snapshot`; then nothing has changed here.
+            InputError: `bad_snapshot`. The pipeline is then unchanged.
         """
         before = unseal(common, CommonState)
         found = {agent: unseal(data, StoredAgent) for agent, data in agents.items() if data is not None}
@@ -258,21 +261,21 @@ class Pipeline:
         self._publisher.load({agent: state.told for agent, state in found.items()})
         if moved:
             publications += self._publisher.retained()
-        publications += cleared  # last: retained messages are repeated at the next connection, these are not
+        publications += cleared  # last, because only retained messages are repeated at the next connection
         if before.status_topic != self.status_topic:
             publications.append(Publication(before.status_topic, b""))
         return Effects(tuple(publications), notices=tuple(notices))
 
     def standing(self) -> Effects:
-        """Return the present state for sinks to recall: newest verdicts, blindness, alarms, alerts.
+        """Return the present state, with which sinks start: newest verdicts, blindness, alarms, alerts.
 
-        All of it was reported before: do not send or count it again.
+        All of it was reported before, so do not send or count it again.
         """
         alerts = (firing.alert for firing in self._publisher.alarms())
         return Effects(tuple(self._publisher.retained()), notices=(*self._monitor.current_state(), *alerts))
 
     def proofs(self) -> frozenset[str]:
-        """Return the ids of the evidence of alarms that fire now."""
+        """Return the ids of the evidence of firing alarms."""
         return frozenset(firing.evidence for firing in self._publisher.alarms() if firing.evidence is not None)
 
     # ---- in ----
@@ -313,7 +316,7 @@ class Pipeline:
         for place, notice in enumerate(notices):
             match notice:
                 case Received() | Judged():
-                    pass  # nearly all; sinks show them
+                    pass  # most notices; sinks show them
                 case Alert():
                     publications.append(self._publisher.alert(notice, evidence, now.wall))
                 case Refreshed():
@@ -329,7 +332,7 @@ class Pipeline:
         return Effects(tuple(publications), tuple(evidence), tuple(notices))
 
     def _proved(self, notice: TakenOver, evidence: list[EvidenceFile]) -> TakenOver:
-        """Return a judged takeover with the id of its evidence, if that can be kept."""
+        """Return a judged takeover with the id of its evidence, if the evidence can be stored."""
         if notice.verdict is None:
             return notice
         try:
@@ -367,7 +370,7 @@ def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes | 
 
 
 def _skipping(watch: AgentMonitorState) -> AgentMonitorState:
-    """Return an agent's state in which each published alarm continues with a higher revision."""
+    """Return an agent's state with the revision of each published alarm raised by `SKIPPED`."""
     formulas = {
         name: replace(state, alarm=replace(state.alarm, revision=state.alarm.revision + SKIPPED))
         if state.alarm.revision

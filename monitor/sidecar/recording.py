@@ -1,8 +1,8 @@
 """Recordings of all events of a sidecar: a header, then a msgpack array for each event.
 
-An array is `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps, live_since if that is
-finite), `h`, `c` (up) or `l` (topic, count, optionally why). A replay feeds them to the same pipeline, with
-byte-identical output.
+An array is `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps, live_since if it is
+finite), `h`, `c` (up) or `l` (topic, count, optionally why). A replay passes the events to the same pipeline, which
+gives byte-identical output.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from monitor.types import Instant
 FORMAT: Final = "cfmon-recording"
 VERSION: Final = 2
 MAX_EVENT_BYTES: Final = 32 << 20
-"""Maximum size of an event; larger than the largest configurable payload (16 MiB)."""
+"""Maximum size of an event in bytes; larger than the largest configurable payload (16 MiB)."""
 
 MAX_FIELDS: Final = 16
-"""Maximum length of an array or map: msgpack allocates the announced length before reading."""
+"""Maximum length of an array or map. msgpack allocates the announced length before it reads the elements."""
 
 _READ_BYTES: Final = 1 << 16
 _END: Final = object()
@@ -35,7 +35,7 @@ _END: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Identity of the recorded sidecar. `client_id` is in the status topic, so a replay uses it."""
+    """Identity of the recorded sidecar. A replay uses the same `client_id`, because the status topic contains it."""
 
     client_id: str
     config_sha256: str
@@ -44,7 +44,7 @@ class Header:
 
 
 def pack_event(event: Event) -> bytes:
-    """Return an event as it is recorded."""
+    """Return the recorded form of an event."""
     at = (event.now.wall, event.now.ticks)
     match event:
         case Message():
@@ -65,7 +65,7 @@ def pack_event(event: Event) -> bytes:
 
 
 def unpack_events(packed: bytes) -> Iterator[Event]:
-    """Yield concatenated packed events; ValueError or TypeError if malformed."""
+    """Yield the events in concatenated packed events. Raises ValueError or TypeError if they are malformed."""
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(packed), 1), strict_map_key=True, raw=False)
     unpacker.feed(packed)
     while unpacker.tell() < len(packed):
@@ -100,13 +100,13 @@ class Recorder:
         self._file.close()
 
     def abandon(self) -> None:
-        """Close a file that cannot be written to, ignoring errors."""
+        """Close a file that cannot be written to, and ignore errors."""
         with contextlib.suppress(OSError):
             self._file.close()
 
 
 class Recording:
-    """Recording on disk: its header, and an iterator over its events. Memory is bounded by one event."""
+    """Recording on disk: its header, and an iterator over its events. At most one event is in memory."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -201,14 +201,17 @@ class Recording:
 
 
 def _unpacked(fields: object) -> Event:
-    """Return the event of an array; ValueError or TypeError if it is none."""
+    """Return the event in an array. Raises ValueError or TypeError if the array is no event."""
     if not isinstance(fields, list) or len(fields) < 3:
         raise ValueError("not an array of kind, wall and ticks")
     return event_of(fields[0], fields[1], fields[2], fields[3:])
 
 
 def event_of(kind: object, wall: object, ticks: object, rest: Sequence[object]) -> Event:
-    """Return the event of the elements of an array, of any type; ValueError or TypeError if it is none."""
+    """Return the event with these elements, which may have any type.
+
+    Raises ValueError or TypeError if they are no event.
+    """
     now = Instant(_seconds(wall), _seconds(ticks))
     match kind, rest:
         case "m", [str(topic), bytes(payload)]:

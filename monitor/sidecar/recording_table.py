@@ -1,7 +1,7 @@
-"""Columns of a recording as Parquet: events to rows of an Arrow table, and back.
+"""Columns of a Parquet recording: convert events to rows of an Arrow table, and back.
 
-`number` is the place in the recording, from 0. `agent`, `episode` (as JSON) and `seq` are those of a message that can
-be decoded, for tools and for `cfmon audit`; the event itself is in the other columns, unchanged.
+`number` is the event's position in the recording, from 0. `agent`, `episode` (as JSON) and `seq` are set for messages
+that can be decoded; tools and `cfmon audit` use them. The other columns contain the unchanged event.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ALL: Final = -1
-"""Bucket of what concerns all agents, and of messages that name no valid one."""
+"""Bucket of events about all agents, and of messages that name no valid agent."""
 
 TOPICS: Final = 4096
 """Number of topics whose agent and bucket are cached."""
 
 _LETTERS: Final = {"message": "m", "evaluate": "e", "heartbeat": "h", "connected": "c", "lost": "l"}
 COLUMNS: Final = ("number", "kind", "wall", "ticks", "topic", "payload", "flag", "number_of", "why", "live_since")
-"""Those that the events are made of."""
+"""The columns from which events are restored."""
 
 
 class EventRow(NamedTuple):
-    """One event. `flag`: `latest_only` or `up`. `number_of`: steps of an evaluation, or messages that were lost.
+    """One event. `flag`: `latest_only` or `up`. `number_of`: number of steps of an evaluation, or of lost messages.
 
-    `live_since`: of an evaluation, None if it is minus infinity.
+    `live_since`: the field of an evaluation; None if it is minus infinity.
     """
 
     number: int
@@ -55,7 +55,7 @@ class EventRow(NamedTuple):
 
 
 def import_arrow(why: object) -> Any:  # noqa: ANN401 - pyarrow is optional
-    """Return pyarrow; RecordingError, which begins with `why`, if it is not installed."""
+    """Return the module pyarrow. Raises RecordingError, which begins with `why`, if pyarrow is not installed."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - an optional extra
     except ImportError as error:
@@ -64,11 +64,11 @@ def import_arrow(why: object) -> Any:  # noqa: ANN401 - pyarrow is optional
 
 
 class EventRows:
-    """Events on their way to a table, by bucket.
+    """Events to be written to tables, by bucket.
 
     Args:
         pattern: topic of the steps, with one `+` for the agent's name.
-        buckets: number of buckets; an agent's is `shard_of` its name.
+        buckets: number of buckets. `shard_of` gives an agent's bucket.
     """
 
     def __init__(self, pattern: str, buckets: int) -> None:
@@ -81,7 +81,7 @@ class EventRows:
         self._buckets.setdefault(bucket, []).append(row)
 
     def take(self) -> list[tuple[int, pa.Table]]:
-        """Remove and return the rows of each bucket. RecordingError: a number does not fit 64 bits."""
+        """Remove and return the rows of each bucket. Raises RecordingError if a number does not fit 64 bits."""
         taken, self._buckets = self._buckets, {}
         return [(bucket, _table(rows)) for bucket, rows in sorted(taken.items())]
 
@@ -109,9 +109,9 @@ class EventRows:
 
 
 def events_of(table: pa.Table) -> Iterator[Event]:
-    """Yield the events of a table, in its order. ValueError or TypeError if a row is no event."""
+    """Yield the events of a table, in the table's order. Raises ValueError or TypeError if a row is no event."""
     columns = {name: table.column(name) for name in COLUMNS[1:]}
-    columns["kind"] = columns["kind"].cast("string")  # of a dictionary, pyarrow makes lists slowly
+    columns["kind"] = columns["kind"].cast("string")  # pyarrow converts dictionary arrays to lists slowly
     rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
     for kind, wall, ticks, topic, payload, flag, count, why, since in rows:
         match kind:
@@ -137,7 +137,7 @@ def _agent_of(topic: str, pattern: str, buckets: int) -> tuple[str | None, int]:
 
 
 def _key(agent: str, payload: bytes) -> tuple[str | None, int | None]:
-    """Return episode and seq of a message; None if it is no step."""
+    """Return episode and seq of a message; both None if the message is no step."""
     try:
         step = decode(agent, payload, max_bytes=MAX_EVENT_BYTES)
     except InputError:

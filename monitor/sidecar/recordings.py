@@ -1,4 +1,4 @@
-"""Both kinds of recordings: one file, and a folder of Parquet files."""
+"""Open or create a recording of either kind: one file, or a folder of Parquet files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from monitor.sidecar.recording import Header, Recorder, Recording
 
 
 def new_recorder(path: Path, header: Header, pattern: str, *, live: bool = True) -> Recorder | ParquetRecorder:
-    """Return the writer of a new recording: Parquet if the name ends in `.parquet`. RecordingError if it exists.
+    """Return the writer of a new recording; Parquet if the name ends in `.parquet`. RecordingError if the path exists.
 
-    `pattern`: topic of the steps. `live`: a monitor that must not wait writes it.
+    `pattern`: topic of the steps. `live`: whether the writer is a running monitor, which must not wait long.
     """
     if path.suffix == ".parquet":
         return ParquetRecorder(path, header, pattern, live=live)
@@ -20,12 +20,12 @@ def new_recorder(path: Path, header: Header, pattern: str, *, live: bool = True)
 
 
 def open_recording(path: Path) -> Recording | ParquetRecording:
-    """Return a recording. RecordingError if it cannot be read or is none."""
+    """Return the recording at a path. Raises RecordingError if it cannot be read or is no recording."""
     return ParquetRecording(path) if is_parquet_recording(path) else Recording(path)
 
 
 def is_recording(path: Path) -> bool:
-    """Return whether a path is a recording of the monitor, by how it begins."""
+    """Return whether a path is a recording of the monitor, judged by its first bytes or by its files."""
     if is_parquet_recording(path):
         return True
     try:

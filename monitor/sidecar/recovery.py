@@ -1,4 +1,4 @@
-"""Restore the state of an earlier process: its last snapshot, then the events since, through the same pipeline."""
+"""Restore the state of an earlier process: load its last snapshot, then replay later events in the same pipeline."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from monitor.sidecar.store.journal import SnapshotSetting, StoreContent
 
 LOG: Final = logging.getLogger("monitor.service")
 PIECE: Final = 200
-"""Events between two turns of the loop, at most, so that a signal to stop is handled; an evaluation ends a piece."""
+"""Maximum number of events between two turns of the loop, so that a signal to stop is handled. An evaluation ends a
+piece."""
 
 
 class Recovered(msgspec.Struct, frozen=True):
     """A pipeline in the state of the earlier process.
 
-    `publications`: what follows from a changed configuration. `ticks`: the latest of the earlier process.
+    `publications`: messages that a changed configuration requires. `ticks`: last ticks of the earlier process.
     """
 
     pipeline: Pipeline
@@ -34,12 +35,12 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> SnapshotSetting:
-    """Return what a snapshot taken now depends on."""
+    """Return the setting on which a snapshot taken now depends."""
     return SnapshotSetting(client_id, loaded.world, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or "")
 
 
 def steps_left(setting: SnapshotSetting | None, steps: str) -> str | None:
-    """Return the topic of steps under the former configuration, if it is not `steps`."""
+    """Return the topic of steps in the former configuration; None if it is `steps` or unknown."""
     if setting is None or setting.common is None:
         return None
     try:
@@ -58,15 +59,16 @@ async def take_up(
     *,
     incomplete: str = "",
 ) -> Recovered:
-    """Restore the snapshot and replay the events since; `progress` is called with their number.
+    """Restore the snapshot and replay the later events; `progress` is called with the number of replayed events.
 
-    `incomplete`: why some events are missing in the store, or empty. If they are, alarms skip revisions.
+    `incomplete`: why the store lacks some events; empty if it has all. If events are missing, alarms skip revisions.
 
-    What the events publish is ignored: what the broker has not acknowledged is in `kept`. They are replayed under the
-    former formulas and topics; then the pipeline of the present configuration takes over, and publishes which alarms
-    are removed or moved. If the model or a policy has changed, the events only extend the paths.
+    The messages that the replayed events publish are ignored, because `kept` has the messages that the broker has not
+    acknowledged. The events are replayed with the former formulas and topics. Then the pipeline of the present
+    configuration takes over, and publishes which alarms are removed or moved. If the model or a policy has changed, the
+    events only extend the paths.
 
-    Raises whatever the content causes; `loaded.monitor` is used up then.
+    Raises any error that the content causes; `loaded.monitor` must not be used after an error.
     """
     common = setting.common or b""
     topics = topics_of(common)
@@ -76,7 +78,7 @@ async def take_up(
     publications = earlier.restore(common, kept.agents, kept.pages, missing=bool(incomplete)).publications
     unknown = [spec.name for spec in setting.formulas if spec not in former.formulas]
     if unknown:
-        earlier.snapshot()  # the next one has the agents that changed since
+        earlier.snapshot()  # so the next snapshot has only the agents that change from here on
     ticks, count = setting.ticks, 0
     for event in _events(kept):
         earlier.step(event)
@@ -98,18 +100,18 @@ async def take_up(
     pipeline = loaded.pipeline(client_id)
     state = earlier.snapshot(everything=True)
     moved = pipeline.restore(state.common, state.agents, state.pages).publications
-    # A full outbox drops its oldest messages first, so what may not even be retained comes first.
+    # A full outbox drops its oldest messages first, so the messages that matter least come first.
     return Recovered(pipeline, (*doubtful, *publications, *moved), ticks)
 
 
 def _same(setting: SnapshotSetting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
-    """Return whether the former configuration was this one, as far as the effects of events depend on it."""
+    """Return whether the former configuration has the same effects of events as the present one."""
     before = (setting.world, set(setting.formulas), topics, setting.client_id)
     return before == (loaded.world, set(loaded.formulas), loaded.topics, client_id)
 
 
 def _former(setting: SnapshotSetting, loaded: Loaded) -> Loaded:
-    """Return the former configuration as far as it still fits, with a monitor of its own."""
+    """Return the part of the former configuration that still fits, with a monitor of its own."""
     if setting.world != loaded.world:
         return loaded.with_formulas(())
     try:
@@ -119,7 +121,7 @@ def _former(setting: SnapshotSetting, loaded: Loaded) -> Loaded:
 
 
 def _cleared(earlier: Pipeline, topics: Topics, formulas: Sequence[str]) -> list[Publication]:
-    """Return messages that clear what these formulas may have published since the snapshot."""
+    """Return messages that clear the topics on which these formulas may have published since the snapshot."""
     return [
         Publication(f"{topics.alerts}/{agent}/{formula}", b"")
         for agent, state in earlier.snapshot().agents.items()

@@ -1,6 +1,6 @@
-"""Another configuration without a restart: read and checked in a thread, put in force between two steps.
+"""Change the configuration without a restart: read and check it in a thread, apply it between two steps.
 
-If anything is wrong with it, the former one stays in force, and one line of the log says why.
+If the new configuration is wrong, the former one stays in force, and one log line gives the reason.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from monitor.sidecar.tasks import in_thread
 LOG: Final = logging.getLogger("monitor.service")
 SECTIONS: Final = ("mqtt", "http")
 SETTINGS: Final = (("store", "path"), ("store", "signing_key"), ("limits", "queue"), ("webhooks",))
-"""Settings that are read at start only."""
+"""Settings that are read only at the start."""
 
 
 class Reloader:
-    """Reads the configuration again on request, one time after the other.
+    """Reads the configuration again on request. Reloads do not overlap.
 
     Args:
-        read: returns what the configuration names now; runs in a thread. Raises MonitorError if it cannot be used.
-        adopt: puts it in force, on the loop; raises MonitorError if it cannot, and then nothing has changed.
-        report: is called after each time with True if the newest configuration is in force.
-        manager: is notified when a reload begins and ends.
+        read: reads and checks the configuration, in a thread. Raises MonitorError if the configuration cannot be used.
+        adopt: puts the configuration in force, on the loop. If it raises MonitorError, nothing has changed.
+        report: called after each reload, with True if the newest configuration is in force.
+        manager: notified when a reload begins and ends.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Reloader:
         self._requested = asyncio.Event()
 
     def request(self) -> None:
-        """Read it again; once more if a reload is under way, because the file may have changed since it was read."""
+        """Request a reload. If one is running, another follows, because the file may have changed since it was read."""
         self._requested.set()
 
     async def run(self) -> None:
-        """Wait for requests, until cancelled."""
+        """Reload at each request, until cancelled."""
         while True:
             await self._requested.wait()
             self._requested.clear()
@@ -67,7 +67,7 @@ class Reloader:
         try:
             loaded = await in_thread(self._read)
             self._adopt(loaded)
-        except (MonitorError, OSError) as error:  # it is wrong, or cannot be read for now
+        except (MonitorError, OSError) as error:  # the configuration is wrong, or cannot be read now
             why = "; ".join(str(error).splitlines())
             LOG.error("the configuration was not reloaded; the former one stays in force: %s", why)  # noqa: TRY400
             return False
@@ -81,7 +81,7 @@ class Reloader:
 
 
 def check_fixed(old: Config, new: Config) -> None:
-    """Raise ConfigError if a setting differs that is read at start only."""
+    """Raise ConfigError if a setting has changed that is read only at the start."""
     keys = [(section, name) for section in SECTIONS for name in type(getattr(old, section)).model_fields]
     changed = [key for key in (*keys, *SETTINGS) if attrgetter(".".join(key))(old) != attrgetter(".".join(key))(new)]
     if changed:

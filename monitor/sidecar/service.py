@@ -1,7 +1,7 @@
-"""The sidecar process: it builds the parts, starts them, reloads the configuration and ends cleanly.
+"""The sidecar process: it builds and starts the components, reloads the configuration and stops cleanly.
 
-One thread takes steps over, in order (`worker`); HTTP has a thread of its own. The state of an earlier process is
-restored first (`recovery`).
+One thread processes steps in order (`worker`); HTTP has a thread of its own. First, the state of an earlier process is
+restored (`recovery`).
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from monitor.types import Alert
 
 LOG: Final = logging.getLogger("monitor.service")
 GOODBYE: Final = 3.5
-"""Seconds for the link to end; with what comes after it, a sidecar ends within 5 s of the signal."""
+"""Seconds for the link to end. Everything included, a sidecar ends within 5 s of the signal."""
 
 CHECK: Final = 60.0
 """Seconds between two checks of how much evidence was added."""
 
 CHECKS: Final = 60
-"""Checks between two removals of old evidence; sooner if a tenth of `store.size` was added."""
+"""Checks between two removals of old evidence. Evidence is removed sooner if a tenth of `store.size` was added."""
 
 
 def make_client_id(loaded: Loaded) -> str:
-    """Return the configured id, or host name and digest of the configuration: two sidecars never collide."""
+    """Return the configured client id, or else one made of host name and digest, so that two sidecars never collide."""
     if loaded.config.mqtt.session is not None:
         return loaded.config.mqtt.session
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:40] or "cfmon"
@@ -72,14 +72,14 @@ def make_client_id(loaded: Loaded) -> str:
 
 
 class Service:
-    """One sidecar. `start` opens what can fail at start (recording, port); `run` works until `stop` is set.
+    """One sidecar. `start` opens the recording and the port, which can fail; `run` works until `stop` is set.
 
-    Without a network it is driven by hand: `begin`, then messages into `inbox`, a batch with each `worker.turn`, what
-    that publishes from `outbox`, and `close`.
+    To drive a service without a network: call `begin`, put messages into `inbox`, process a batch with each
+    `worker.turn`, take the published messages from `outbox`, and call `close`.
 
-    `tell` gets a line for each thing a person waits for at start; by default it is logged. `again` reads the
-    configuration again, for `reload`; `manager` is notified of it. Raises ConfigError if the store cannot be opened: it
-    holds the client id under which the broker keeps messages for us.
+    `tell` gets a line for each step of the start that takes time; by default the lines are logged. `again` reads the
+    configuration again, for `reload`; `manager` is notified of reloads. Raises ConfigError if the store cannot be
+    opened, because the store contains the client id under which the broker keeps messages for the monitor.
     """
 
     def __init__(
@@ -129,9 +129,11 @@ class Service:
         self._http: HttpServer | None = None
 
     def start(self, before: HttpServer | None = None) -> str:
-        """Open the recording and the port; return the URL served. Raise ConfigError or RecordingError if that fails.
+        """Open the recording and the port, and return the URL served.
 
-        `before`: the server that has answered on the port until now.
+        Raises ConfigError or RecordingError if this fails.
+
+        `before`: the server that has used the port until now.
         """
         try:
             if self.store is not None:
@@ -163,7 +165,7 @@ class Service:
         return self._http.url
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, then end cleanly: status `offline`, every file closed."""
+        """Work until `stop` is set. Then stop cleanly: publish the status `offline` and close all files."""
         try:
             if await unless(stop, self.begin()):
                 await self._work(stop)
@@ -195,13 +197,13 @@ class Service:
                 raise result
 
     async def _wake(self) -> None:
-        """Let time pass also while nothing arrives."""
+        """Wake the worker regularly, so that time passes even if no message arrives."""
         while True:
             await asyncio.sleep(tick_of(self._loaded))
             self.inbox.wake()
 
     async def _write_files(self) -> None:
-        """Write new evidence to files; a slow disk does not delay the worker."""
+        """Write new evidence to files, in a task of its own, so that a slow disk does not delay the worker."""
         while True:
             await asyncio.sleep(tick_of(self._loaded))
             await self.worker.tidy()
@@ -223,20 +225,20 @@ class Service:
     # ---- another configuration ----
 
     def reload(self) -> None:
-        """Read the configuration again in a thread; log what is wrong with it. Call this on the loop."""
+        """Read the configuration again in a thread, and log its mistakes. Call this on the loop."""
         if self._reloader is None:
             LOG.warning("the configuration cannot be reloaded: this monitor was not started from a file")
         else:
             self._reloader.request()
 
     def _adopt(self, loaded: Loaded) -> None:
-        """Go on under another configuration; if this raises, nothing has changed."""
+        """Continue with another configuration. If this raises, nothing has changed."""
         pipeline = loaded.pipeline(self.client_id)
         state = self.worker.pipeline.snapshot(everything=True)
         try:
             effects = pipeline.restore(state.common, state.agents, state.pages)
         except Exception:
-            self.worker.keep_everything()  # the snapshot above cleared what had changed
+            self.worker.keep_everything()  # the snapshot above cleared the list of changed agents
             raise
         if loaded.config.logging != self.config.logging:
             set_up_logging(loaded.config.logging)
@@ -262,7 +264,7 @@ class Service:
     # ---- recovery ----
 
     async def begin(self) -> None:
-        """Restore the state of an earlier process; if that fails, set it aside and begin anew."""
+        """Restore the state of an earlier process. If this fails, set the state aside and begin anew."""
         if self.store is not None:
             kept = self.store.kept
             self._outgoing.put(kept.publications)
@@ -320,7 +322,7 @@ class Service:
             raise
 
     def _choose_client_id(self) -> str:
-        """Return the configured id, or that of the store: the broker keeps unseen messages under it."""
+        """Return the configured client id, or the id in the store, under which the broker keeps unseen messages."""
         setting = None if self.store is None else self.store.kept.setting
         if self.config.mqtt.client_id is not None or setting is None:
             return make_client_id(self._loaded)
@@ -399,7 +401,7 @@ class Service:
 
 
 def _nothing(_name: str) -> None:
-    """Find no evidence where none is kept."""
+    """Return None, because no evidence is kept without a store."""
 
 
 async def _run_until_signalled(service: Service, manager: ServiceManager) -> None:
@@ -431,10 +433,11 @@ def serve(
     started: Callable[[Sources, str], None] | None = None,
     before: HttpServer | None = None,
 ) -> int:
-    """Run a sidecar until one of `ending_signals` comes; return the exit code. Errors of the user are raised.
+    """Run a sidecar until one of `ending_signals` arrives; return the exit code. Raises errors that the user caused.
 
-    `again` reads the configuration again at each SIGHUP; without it there is no reload. `started` is called once with
-    what is served, and the URL. `before`: the server that has answered probes until now; it is stopped.
+    `again` reads the configuration again at each SIGHUP; without `again` there is no reload. `started` is called once
+    with the sources of the served pages, and the URL. `before`: the server that has answered probes until now; it is
+    stopped.
     """
     set_up_logging(loaded.config.logging)
     manager = ServiceManager(os.environ)
@@ -450,5 +453,8 @@ def serve(
 
 
 def run(config: str | Path, *, record: Path | None = None, tell: Callable[[str], None] | None = None) -> int:
-    """Read a configuration and run the sidecar it describes; return the exit code. Errors of the user are raised."""
+    """Read a configuration and run the sidecar that it describes; return the exit code.
+
+    Raises errors that the user caused.
+    """
     return serve(assemble(config), record=record, tell=tell, again=partial(assemble, config))

@@ -1,4 +1,4 @@
-"""Which messages are for this shard, by their topic alone: those of other shards are not even decoded."""
+"""Decide by the topic alone whether a message is for this shard. Messages for other shards are not decoded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TOPICS: Final = 4096
 
 
 class ShardFilter:
-    """Decides by the topic whether a message is for this monitor. Without a shard, every message is.
+    """Decides by the topic whether a message is for this monitor. If no shard is configured, every message is.
 
-    A topic without a valid agent's name is for shard 0, so that one shard reports it and not all of them.
+    A topic without a valid agent's name is for shard 0, so that only one shard reports it.
     """
 
     def __init__(self, mqtt: MqttConfig) -> None:
@@ -40,7 +40,7 @@ def _has(pattern: str, shard: Shard | None, topic: str) -> bool:
 
 
 def check_store(kept: StoreContent, mqtt: MqttConfig) -> None:
-    """Raise ConfigError if the store is that of other agents: some would be monitored by two shards, others by none."""
+    """Raise ConfigError if the store belongs to another shard: some agents would be monitored twice, others never."""
     found = "" if kept.setting is None else kept.setting.shard
     configured = mqtt.shard or ""
     if found == configured or not (kept.agents or kept.events):

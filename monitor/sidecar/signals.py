@@ -1,4 +1,4 @@
-"""The signals that end a process whose loop runs."""
+"""Handle the signals that end a process with a running event loop."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def ending_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that end this process: SIGTERM, and SIGINT unless the process was started with it ignored.
 
     A shell without job control starts `cfmon run ... &` with SIGINT ignored (POSIX.1-2017, Shell Command Language,
-    2.11), so that Ctrl-C ends the script in front and not what runs behind it. A handler installed all the same would
-    let that Ctrl-C end a monitor that nobody meant to end. SIGTERM ends it wherever it was started.
+    2.11), so that Ctrl-C ends the script in the foreground and not the processes in the background. A handler for
+    SIGINT would let this Ctrl-C end a background monitor by mistake. SIGTERM always ends the monitor.
     """
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
@@ -21,7 +21,7 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def when_ended(end: Callable[[], object]) -> Iterator[None]:
-    """Call `end` on the running loop at each of `ending_signals` while the block lasts; then what was before holds."""
+    """Call `end` on the running loop at each of `ending_signals` inside the block; then restore the handlers."""
     loop, before = asyncio.get_running_loop(), {number: signal.getsignal(number) for number in ending_signals()}
     for number in before:
         loop.add_signal_handler(number, end)

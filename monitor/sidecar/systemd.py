@@ -20,9 +20,10 @@ PERIOD: Final = 5.0
 
 
 class ServiceManager:
-    """Client of the service manager at `$NOTIFY_SOCKET` of `environment`. Methods do not block or raise.
+    """Client of the service manager at `$NOTIFY_SOCKET` of `environment`. The methods neither block nor raise.
 
-    `listens`: True if there is one. `watchdog`: seconds without `alive` after which we are killed; None: no limit.
+    `listens`: True if there is a service manager. `watchdog`: the manager kills this process after so many seconds
+    without `alive`; None if it does not.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -44,7 +45,7 @@ class ServiceManager:
         self._send(_status(status))
 
     def reloading(self) -> None:
-        """Report that the configuration is being reread, until `ready`; the time is of the manager's clock."""
+        """Report that the configuration is being reread, until `ready`. The reported time is of the manager's clock."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
@@ -67,7 +68,7 @@ def _status(text: str) -> str:
 
 
 def _watchdog(environment: Mapping[str, str]) -> float | None:
-    """Return the watchdog's timeout in seconds, as sd_watchdog_enabled(3) does; None if there is none for us."""
+    """Return the watchdog's timeout in seconds, as sd_watchdog_enabled(3) does; None if there is no watchdog."""
     microseconds, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
     if not microseconds.isdigit() or int(microseconds) == 0 or process != str(os.getpid()):
         return None
@@ -76,9 +77,9 @@ def _watchdog(environment: Mapping[str, str]) -> float | None:
 
 @contextmanager
 def reporting(manager: ServiceManager, health: Callable[[], str], readiness: Callable[[], str]) -> Iterator[None]:
-    """Report from a thread until the block ends, so that a stuck event loop is detected.
+    """Report from a separate thread until the block ends, so that a stuck event loop is detected.
 
-    `health` and `readiness` are those of `/healthz` and `/readyz`: the problem, or an empty text.
+    `health` and `readiness` return the texts of `/healthz` and `/readyz`: the problem, or an empty text.
     """
     if not manager.listens:
         yield

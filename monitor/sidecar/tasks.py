@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> list[Any]:
-    """Cancel tasks and wait for their end; return their results, exceptions included.
+    """Cancel tasks and wait until they end; return their results, including exceptions.
 
-    Python 3.11's `wait_for` can swallow a cancellation that arrives just as it finishes, so it is repeated.
+    The cancellation is repeated, because Python 3.11's `wait_for` can swallow one that arrives just as it finishes.
     """
     every = list(tasks)
     while pending := [task for task in every if not task.done()]:
@@ -26,7 +26,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> list[Any]:
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Run `work`, cancelled by `stop`; return whether it finished. Raises what it raises."""
+    """Run `work` until it ends or `stop` is set; return whether it finished. Raises the exceptions of `work`."""
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -38,7 +38,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
 
 
 def start_thread(work: Callable[[], None]) -> None:
-    """Start a daemon thread; raise OSError (`EAGAIN`) if that is impossible."""
+    """Start a daemon thread. Raises OSError (`EAGAIN`) if this is impossible."""
     try:
         threading.Thread(target=work, daemon=True).start()
     except RuntimeError as error:  # callers handle OSError
@@ -46,9 +46,9 @@ def start_thread(work: Callable[[], None]) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a daemon thread, which does not delay the end of the process; raises what it raises.
+    """Run `work` in a daemon thread, which does not delay the end of the process. Raises the exceptions of `work`.
 
-    Raises OSError (`EAGAIN`) if no thread can be started; the work has not begun and may be retried.
+    Raises OSError (`EAGAIN`) if no thread can be started. The work has then not begun, and may be tried again.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

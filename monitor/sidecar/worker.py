@@ -1,6 +1,6 @@
-"""One batch at a time: accept steps, answer formulas, write to the store; then acknowledge, publish and show.
+"""Process one batch at a time: accept steps, evaluate formulas, write to the store; then acknowledge, publish and show.
 
-Nothing leaves the process, and no step is acknowledged, before it is in the store: a restart loses nothing of it.
+Messages are sent and steps are acknowledged only after they are in the store, so a restart does not lose them.
 """
 
 from __future__ import annotations
@@ -36,33 +36,31 @@ from monitor.types import Alert, Instant, Received
 
 LOG: Final = logging.getLogger("monitor.service")
 BACKLOG_MESSAGES: Final = 32
-"""Old messages in one batch from which on more are expected to follow; so many steps without a time, of one agent, are
-its own backlog, which it sends at once."""
+"""If a batch has at least this many old messages, more are expected to follow. If it has at least this many steps
+without a time from one agent, they are the agent's own backlog, which the agent sends all at once."""
 
 BACKLOG_SECONDS: Final = 60.0
-"""Seconds after connecting, or after this process stood still, in which steps may have waited at the broker; and how
-long an agent may send its own backlog of steps without a time."""
+"""Seconds after connecting, or after a suspension of this process, in which arriving steps may have waited at the
+broker. Also the longest time that an agent's own backlog of steps without a time may take."""
 
 STOOD_STILL: Final = 2.0
-"""Seconds without work between two batches, at least, after which this process must have been suspended."""
+"""If a pause between two batches has at least this many seconds without work, this process was suspended."""
 
 BACKLOG_BUDGET: Final = 0.005
-"""Seconds an evaluation may take during a backlog. What waits at the broker is fetched first: there a live agent's
-steps come after another's backlog, here agents take turns.
-"""
+"""Seconds that an evaluation may take during a backlog. It is short, so that waiting messages are fetched from the
+broker first: at the broker a live agent's steps wait behind another agent's backlog, but here agents take turns."""
 
 RECONNECT_GRACE: Final = 3.0
-"""Seconds after connecting in which no time passes for missing steps: agents that lost the broker too are reconnecting,
-and what they could not deliver comes after what the broker had. Until then, few messages do not show that all came.
-"""
+"""Seconds after connecting in which no time passes for missing steps. Agents that also lost the broker are still
+reconnecting, and their undelivered steps arrive after the broker's queue. Until then, few messages in a batch do not
+mean that all messages have arrived."""
 
 MAX_TOTAL_GRACE: Final = 30.0
-"""Total seconds of grace for connections that are lost before it ends. After that, time passes whenever the broker is
-reached; else an unstable broker would keep silence from being noticed.
-"""
+"""Maximum sum of `RECONNECT_GRACE` over connections that were lost before their grace ended. After that, time passes
+whenever the broker is reached. Otherwise an unstable broker would hide that agents are silent."""
 
 FINAL_WRITE_SECONDS: Final = 0.5
-"""Seconds at the end for writing evidence files; the rest stays in the database."""
+"""Seconds at the end for writing evidence files. Evidence that is not written by then stays in the database."""
 
 EVALUATION_PAUSE: Final = 0.02
 """Seconds without an evaluation while only messages of other shards arrive."""
@@ -72,10 +70,12 @@ PACE_WEIGHT: Final = 0.1
 
 
 class Worker:
-    """Passes one batch after the other through the pipeline, on the loop's thread, each without a pause.
+    """Passes one batch after the other through the pipeline, on the loop's thread.
 
-    `acknowledge` tells the broker not to send messages again; the link sets it. `setting` returns what a snapshot
-    depends on, at given ticks. Without a store nothing is kept.
+    Other tasks do not run during a batch.
+
+    `acknowledge` acknowledges messages to the broker; the link sets it. `setting` returns the `SnapshotSetting` at
+    given ticks. Without a store, nothing is kept.
     """
 
     def __init__(
@@ -107,21 +107,21 @@ class Worker:
         self._outcomes: list[tuple[Event, Effects]] = []
         self._pace = 0.0
         self._waiting = Waiting(0, None)  # after the last evaluation
-        self._live_since = math.inf  # ticks at which what waited at the broker had come, as far as can be seen
+        self._live_since = math.inf  # ticks since which no backlog is expected from the broker
         self._reached = 0.0
         self._turned = read_clock().ticks, read_work()  # after the last batch
-        self._live = self._late = 0  # steps of this batch: that came as they happened; that have an old time
-        self._untimed: Counter[str] = Counter()  # live ones without a time, of each agent
+        self._live = self._late = 0  # number of steps of this batch that came when they happened; that have an old time
+        self._untimed: Counter[str] = Counter()  # agent -> number of its live steps without a time
         self._burst_began = self._burst_seen = -math.inf  # ticks
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
         self._shard = ShardFilter(config.mqtt)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Accept what arrives; answer formulas after each batch, and whenever the inbox wakes us; nothing after `stop`.
+        """Process batches of messages, and evaluate whenever the inbox is woken, until `stop` is set.
 
-        What waits then is not lost, however much it is: `end` writes accepted steps to the store, and the broker has
-        the others, which are not acknowledged. The next process goes on with both.
+        Waiting steps are not lost: `end` writes accepted steps to the store, and the broker still has the other steps,
+        which are not acknowledged. The next process continues with both.
         """
         while True:
             # `sleep(0)` lets the network run. `wait` has no timeout: that would cost a task for each single message.
@@ -149,7 +149,7 @@ class Worker:
         burst = self._burst()
         if burst or (self._up and self._live_since == math.inf and self._has_fetched(taken)):
             self._live -= burst
-            self._live_since = self._clock().ticks + self._config.path.reorder.wait  # so long some may be held back
+            self._live_since = self._clock().ticks + self._config.path.reorder.wait  # some may be held back that long
         if others:
             self._sinks.metrics.others_seen(others)
         if taken > others or not others or self._waiting.steps or self._evaluation_due():
@@ -158,7 +158,7 @@ class Worker:
         self._turned = read_clock().ticks, read_work()
 
     def beat(self) -> None:
-        """Publish the heartbeat; try again to write what could not be written."""
+        """Publish the heartbeat. If a write failed before, write the whole state again."""
         self._step(Heartbeat(self._clock()))
         self._finish()
         if self._store is not None:
@@ -168,7 +168,7 @@ class Worker:
                 self.keep_everything()
 
     def missed(self, why: str) -> None:
-        """Begin the paths of all known agents anew, because some of their steps were lost (`why`)."""
+        """Begin new paths for all known agents, because some of their steps were lost (`why`)."""
         for agent in self.pipeline.agents():
             self._step(Lost(self._clock(), self.pipeline.topic_of(agent), 1, why))
         self.keep_everything()  # at once, so that a crash now does not hide the loss
@@ -178,7 +178,7 @@ class Worker:
         """Note that the broker was reached or lost."""
         self._up, self._live_since, self._reached = up, math.inf, read_clock().ticks
         loop = asyncio.get_running_loop()
-        if self._going is not None:  # the connection before did not last
+        if self._going is not None:  # the former connection did not last
             self._going.cancel()
             self._spared += RECONNECT_GRACE - max(self._going.when() - loop.time(), 0.0)
         self._going = loop.call_later(RECONNECT_GRACE, self._lasts) if up else None
@@ -200,9 +200,9 @@ class Worker:
             self._report_store()
 
     def adopt(self, pipeline: Pipeline, config: Config, publications: Sequence[Publication]) -> None:
-        """Go on with another pipeline, which has the state of this one, under another configuration.
+        """Continue with another pipeline and configuration. The new pipeline has the state of the former one.
 
-        `publications`: what follows from the change. All of it is in the store before any of it is sent.
+        `publications`: messages that the change requires. All of them are in the store before one is sent.
         """
         self.pipeline, self._config = pipeline, config
         self._waiting = pipeline.waiting
@@ -221,7 +221,7 @@ class Worker:
             return
         try:
             self.recorder.close()
-        except (OSError, RecordingError) as error:  # what it still held does not fit on the disk
+        except (OSError, RecordingError) as error:  # the last events do not fit on the disk
             LOG.error("the end of the recording could not be written: %s", error)  # noqa: TRY400 - no bug, no traceback
         self.recorder = None
 
@@ -242,7 +242,10 @@ class Worker:
             self._report_store()
 
     async def end(self) -> None:
-        """Write the state, so that the next process need not replay events; files only if the disk is quick enough."""
+        """Write the state, so that the next process need not replay events.
+
+        Write evidence files if the disk is fast enough.
+        """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.tidy(), FINAL_WRITE_SECONDS)
         if self._store is not None and self._store.problem:
@@ -263,13 +266,16 @@ class Worker:
         return _receipts(entry)
 
     def _evaluation_due(self) -> bool:
-        """Return whether time has to pass although only messages of other shards arrived."""
+        """Return whether to evaluate although only messages of other shards arrived."""
         return read_clock().ticks - self.evaluated.ticks >= EVALUATION_PAUSE
 
     def _count(self, effects: Effects, ticks: float) -> None:
-        """Count a step that arrived when it happened; a backlog comes all at once and says nothing about the agent.
+        """Count a step if it arrived when it happened.
 
-        The steps of an agent that sends no time count as live once nothing waits at the broker, unless they are many.
+        Steps of a backlog do not count, because they arrive all at once.
+
+        Steps without a time count as live if no backlog is expected from the broker. Many such steps are the agent's
+        backlog.
         """
         for notice in effects.notices:
             if isinstance(notice, Received):
@@ -284,19 +290,19 @@ class Worker:
                 return
 
     def _has_fetched(self, taken: int) -> bool:
-        """Return whether what waited at the broker has come: few messages do, or steps with a time, and none is old.
+        """Return whether the broker's backlog has arrived: few messages come, or none of the steps is old.
 
-        Right after connecting few come because the broker has not begun yet. Until all has come, only a step with a
-        time is live.
+        Right after connecting, few messages come because the broker has not started to send. Until the backlog has
+        arrived, only a step with a recent time is live.
         """
         waited = read_clock().ticks - self._reached
         few = taken < BACKLOG_MESSAGES and waited > RECONNECT_GRACE
         return few or (self._live > 0 and not self._late) or waited > BACKLOG_SECONDS
 
     def _burst(self) -> int:
-        """Return how many steps of this batch are the backlog of agents that send no time; 0: none.
+        """Return the number of steps of this batch that are the backlog of agents that send no time.
 
-        An agent that goes on like that for `BACKLOG_SECONDS` is just fast.
+        An agent that sends so many steps for longer than `BACKLOG_SECONDS` is fast, and has no backlog.
         """
         steps = sum(count for count in self._untimed.values() if count >= BACKLOG_MESSAGES)
         if not steps:
@@ -308,20 +314,25 @@ class Worker:
         return steps if now - self._burst_began <= BACKLOG_SECONDS else 0
 
     def _look_for_pause(self) -> None:
-        """If this process was suspended, what comes next has waited meanwhile."""
+        """If this process was suspended, expect a backlog: the next steps have waited meanwhile."""
         ticks, work = self._turned
         now = read_clock().ticks
         if now - ticks - (read_work() - work) > max(self._config.stream.max_lag, STOOD_STILL):
             self._live_since, self._reached = math.inf, now
 
     def _evaluate(self, *, backlog: bool) -> None:
-        """Answer what is due, as far as the deadline allows; in overload, of live steps only the newest."""
+        """Evaluate due formulas as far as the deadline allows.
+
+        In overload, evaluate only each agent's newest live step.
+        """
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
-        # What was left over is older than what came since, and to ask each agent takes long in a backlog.
+        # Steps left over from the last evaluation are older than new ones. To search all agents takes long in a
+        # backlog.
         oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
         waited = 0.0 if oldest is None else began.ticks - oldest
         skips = self._live_since < math.inf and self._pressure.overloaded(waited)
-        # A missing step may be in our own inbox: no more time has passed for it than until it arrived.
+        # A missing step may be in the inbox. So the time for missing steps ends when the oldest entry of the inbox
+        # arrived.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
         deadline = min(self._config.limits.deadline, BACKLOG_BUDGET) if backlog else self._config.limits.deadline
         steps = max(1, int(deadline / self._pace)) if self._pace else BACKLOG_MESSAGES
@@ -333,7 +344,7 @@ class Worker:
         answered = self.pipeline.monitor.spent
         if answered and not skips:
             self._pace += (1.0 if not self._pace else PACE_WEIGHT) * (seconds / answered - self._pace)
-        fully = not (skips or backlog)  # else the number answered says nothing about capacity
+        fully = not (skips or backlog)  # otherwise the number of evaluated steps says nothing about capacity
         self._pressure.record_batch(
             self.evaluated.ticks,
             read_work(),
@@ -352,13 +363,13 @@ class Worker:
         return effects
 
     def _finish(self, receipts: Sequence[Receipt] = ()) -> None:
-        """Write what has happened to the store; only then acknowledge, publish and show it."""
+        """Write events and effects to the store; only then acknowledge, publish and show them."""
         outcomes, self._outcomes = self._outcomes, []
         messages = [message for event, effects in outcomes for message in effects.publications]
         numbered = self._outbox.number(message for message in messages if self._up or not message.repeats)
         evidence = [file for _, effects in outcomes for file in effects.evidence]
         if self._store is not None:
-            self._store.hold(evidence)  # before the page lists an alarm, whose evidence somebody may ask for at once
+            self._store.hold(evidence)  # before the page lists the alarm and its evidence is requested
         # The alarm history changes before the commit, which stores its changed rows. If the commit never happens, the
         # broker delivers these messages again, as they are not acknowledged: the same alarms with the same ids follow.
         self._keep(outcomes, numbered, evidence, self._sinks.view.history.note(messages))
@@ -374,9 +385,9 @@ class Worker:
         evidence: Sequence[EvidenceFile],
         alarms: HistoryChanges,
     ) -> None:
-        """An evaluation without effect is written with whatever comes next."""
+        """Commit the outcomes. Evaluations without effect wait for the next commit."""
         if self._store is None:
-            self._outbox.finished()  # nobody needs them, and they would accumulate
+            self._outbox.finished()  # without a store nobody needs these numbers, and they would accumulate
             return
         relevant = any(effects.notices or not isinstance(event, Evaluate) for event, effects in outcomes)
         if not (numbered or relevant or self._outbox.has_finished):
@@ -390,7 +401,7 @@ class Worker:
     # ---- reporting ----
 
     def close_unknown_alarms(self) -> None:
-        """After a restart, close the listed alarms that are not known to fire any more."""
+        """After a restart, close the listed alarms that are not known to fire."""
         standing = self.pipeline.standing()
         self._sinks.view.history.mark_unknown({notice.id for notice in standing.notices if isinstance(notice, Alert)})
 
@@ -419,7 +430,7 @@ class Worker:
 
 
 def _receipts(entry: Arrived | Dropped) -> Sequence[Receipt]:
-    """Return what acknowledges the messages of an entry of the inbox."""
+    """Return the receipts that acknowledge the messages of an inbox entry."""
     if isinstance(entry, Dropped):
         return entry.receipts
     return () if entry.receipt is None else (entry.receipt,)

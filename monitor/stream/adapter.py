@@ -1,7 +1,8 @@
-"""What a session needs of a model: its own form of what an agent sends.
+"""Convert an agent's observations to the form that the model uses.
 
-Pairs are (state, action, inputs): the model's own state, the number of the action (None: not taken), and the recorded
-inputs, which only a world with numbers has. `HiddenAdapter` has observations for states, and beliefs for inputs.
+A pair is (state, action, inputs): the state in the model's form, the number of the action (None if no action was
+taken), and the recorded inputs, which only a world with numbers has. `HiddenAdapter` uses observations in place of
+states, and beliefs in place of inputs.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from monitor.types import Break, Instant, Observation, RawState, StreamSettings
 Pair = tuple[Any, Any, tuple[float, ...]]
 
 RELATIVE: Final = 1e-6
-"""Relative difference allowed between an agent's reward and the model's: single precision and sums of floats."""
-"""(State, action or None, inputs): `State` is narrower in each adapter."""
+"""Allowed relative difference between an agent's reward and the model's, for single precision and sums of floats."""
+"""(State, action or None, inputs). Each adapter has a narrower type of state."""
 NOT_HIDDEN = "since the model has no hidden states, every message needs `state`, and none has `observation`"
 
 
@@ -27,7 +28,7 @@ class Adapter:
     """Mapping of one agent's observations to a model.
 
     Args:
-        settings: state encoder, and the sha256 of each known policy's file.
+        settings: state encoder, and SHA-256 of the file of each known policy.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
@@ -39,9 +40,9 @@ class Adapter:
         now: Instant,
         late: bool,  # noqa: FBT001
     ) -> tuple[BufferedMessage, InputError | None]:
-        """Return the entry of a valid observation, and the error if its state or action is rejected.
+        """Return the reorder buffer's entry for a valid observation, and the error if its state or action is rejected.
 
-        A rejected message has an entry too: its seq is not awaited, and the path breaks there.
+        A rejected message has an entry too, so that its seq is not awaited and the path breaks there.
         """
         problem: Break | None = None
         refused: InputError | None = None
@@ -52,14 +53,14 @@ class Adapter:
             refused = self.explained(error)
             problem = self.unusable(refused)
         if pair is not None and (problem := self.unavailable(pair)) is not None:
-            pair = None  # without a row it has no future
+            pair = None  # without an available action, the pair has no future
         found = (None, None, ()) if pair is None else pair
         return _entry(observation, now, late, found, problem), refused
 
     def acting(self, sha256: str | None) -> str | None:
-        """Return the name of the policy that an agent reported; None if it is not among the known ones.
+        """Return the name of the policy that an agent reported; None if the policy is unknown.
 
-        `sha256`: as reported; None: it reported none, so it is taken to run the nominal one.
+        `sha256`: the reported digest; None if none was reported, which means the nominal policy.
         """
         if sha256 is None or not self._policies:
             return "nominal"
@@ -80,23 +81,23 @@ class Adapter:
         seq: int,  # noqa: ARG002 - a C number cannot be deleted
         policy: str,
     ) -> tuple[Pair, Pair | None]:
-        """Return a pair as the path holds it, and as what follows needs it; None: nothing follows it.
+        """Return a pair in the form for the path, and in the form needed for the next pair (None if no pair follows).
 
-        `previous`: what follows the pair before, as returned for it; None: that is not known. `policy`: the one that
-        acted.
+        `previous`: the second form of the pair before, as returned for it; None if unknown. `policy`: name of the
+        policy that acted.
         """
         del previous, policy
         return pair, None if pair[1] is None else pair
 
     def bridges(self) -> bool:
-        """Return whether steps that did not arrive are steps of which nothing was observed, and no gap in the path."""
+        """Return whether lost steps count as steps without an observation, and not as a gap in the path."""
         return False
 
     # ---- what each kind of model does in its own way ----
 
     @abstractmethod
     def read(self, observation: Observation) -> Pair:
-        """Return the pair that an observation reports. Raises InputError."""
+        """Return the pair in an observation. Raises InputError."""
         raise NotImplementedError
 
     @abstractmethod
@@ -106,32 +107,32 @@ class Adapter:
 
     @abstractmethod
     def unavailable(self, pair: Pair) -> Break | None:
-        """Return why a state and an action are no pair of the model; None if they are."""
+        """Return the reason why a state and an action are no pair of the model; None if they are one."""
         raise NotImplementedError
 
     @abstractmethod
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
-        """Return whether a state and an action, as sent, are possible after `pair`; False: `entry` finds out."""
+        """Return whether a state and an action, as sent, are possible after `pair`. If False, `entry` decides."""
         raise NotImplementedError
 
     @abstractmethod
     def possible(self, pair: Pair, following: Pair) -> bool:
-        """Return whether the model has the transition from the pair to the state of the one that follows."""
+        """Return whether the model has the transition from the pair to the state of the following pair."""
         raise NotImplementedError
 
     @abstractmethod
     def impossible(self, pair: Pair, following: Pair) -> Break:
-        """Return why the path breaks at a transition that is not `possible`."""
+        """Return the break of the path at a transition that is not `possible`."""
         raise NotImplementedError
 
     @abstractmethod
     def contradicts(self, pair: Pair, successor: Any, reward: float) -> str:  # noqa: ANN401 - as `State` is
-        """Return a sentence on how a reward differs from that of the model's transition; empty if it does not."""
+        """Return a sentence on the difference between a reward and the model's; empty if there is no difference."""
         raise NotImplementedError
 
     @abstractmethod
     def has(self, pair: Pair) -> bool:
-        """Return whether a pair is one of the model's."""
+        """Return whether the model has a pair."""
         raise NotImplementedError
 
     @abstractmethod
@@ -145,11 +146,11 @@ class Adapter:
         raise NotImplementedError
 
     def explained(self, error: InputError) -> InputError:
-        """Return the error about a state or an action that the model does not have, with what can be done."""
+        """Return the error about a state or an action that the model does not have, with a possible remedy."""
         return error
 
     def unusable(self, error: InputError) -> Break:
-        """Return why the path breaks at a message whose state or action was rejected."""
+        """Return the break of the path at a message whose state or action was rejected."""
         if error.reason == "missing_action":
             return Break("gap", error.detail)
         return Break("out_of_range" if error.reason == "out_of_range" else "unknown_state", error.detail)

@@ -1,6 +1,6 @@
 """Decode a message. Invariant: `decode` raises InputError or returns an Observation, whatever the bytes.
 
-The agent's name is taken from the topic, never from the payload, so the broker's access rules apply to it.
+The agent's name is taken from the topic, never from the payload, so the broker's access rules apply to the name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitor.types import Episode, Observation, RawInputs, RawState
 __all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "is_plain", "validate"]
 
 MAX_TEXT = 256
-"""Longest episode, state or action name, in characters."""
+"""Maximum number of characters of the name of an episode, state or action."""
 
 MAX_DIMENSIONS = 1024
 """Largest number of entries of a state that is a list."""
@@ -29,9 +29,9 @@ MAX_DIMENSIONS = 1024
 _INFINITE = math.inf
 _MAX_INT = 2**63 - 1
 _MAX_SEQ = _MAX_INT - 1
-"""The seq after it is a number of 64 bits too."""
+"""The largest seq. The next number still fits 64 bits."""
 _MAX_TIME = 253402300800.0
-"""Start of the year 10000. Later times cannot be written as dates; they are probably milliseconds."""
+"""Start of the year 10000. Later times cannot be written as dates, and are probably in milliseconds."""
 
 REASONS = frozenset(
     {
@@ -125,9 +125,9 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
 
 
 def validate(observation: Observation) -> Observation:
-    """Return an observation that a library user built as `decode` would: checked by its rules, values normalized.
+    """Check an observation built by a library user with the rules of `decode`, and return it with normalized values.
 
-    Numbers and arrays of numpy count as numbers and lists.
+    numpy's numbers and arrays are accepted as numbers and lists.
 
     Raises:
         InputError: with one of `REASONS`.
@@ -143,7 +143,7 @@ def validate(observation: Observation) -> Observation:
 
 
 def _without_numpy(value: object) -> object:
-    """Return a value with Python's own numbers and lists in place of numpy's; the same object if it has none."""
+    """Return a value with Python's numbers and lists in place of numpy's; the same object if it contains none."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple) and any(isinstance(each, np.generic) for each in value):
@@ -154,9 +154,9 @@ def _without_numpy(value: object) -> object:
 
 
 def is_plain(observation: Observation) -> bool:
-    """Fast path: True if `validate` would surely pass and change nothing (agent and episode not checked).
+    """Fast path: return True if `validate` would surely change nothing. Agent and episode are not checked.
 
-    That is so for most steps with integers for state and action.
+    True for most steps whose state and action are integers.
     """
     o = observation
     return o.observation is None and _are_plain(
@@ -272,7 +272,7 @@ def _entry(key: str, value: object) -> float | str | bool:
 
 
 def _action(value: object) -> float | str | None:
-    """Return an action; whole numbers as int, and true and false as 1 and 0, as in recordings."""
+    """Return an action. Whole numbers become int, and true and false become 1 and 0, as in recordings."""
     if value is None:
         return None
     if type(value) is int:
@@ -349,7 +349,7 @@ def _text(key: str, value: str) -> str:
         raise InputError("out_of_range", f'"{key}" has {len(value)} characters; send 1 to {MAX_TEXT}')
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can hold half of a surrogate pair, which cannot be encoded
+    except UnicodeEncodeError as error:  # JSON can contain half a surrogate pair, which cannot be encoded
         raise InputError("bad_text", f'"{key}" is not valid Unicode; send UTF-8 text') from error
     return value
 
@@ -367,7 +367,7 @@ def _wrong(key: str, value: object, wanted: str) -> InputError:
 
 
 def _show(value: object) -> str:
-    """Return a short form of a value; only the type of a container, which may be deep or long."""
+    """Return a short form of a value. Of a container, which may be deep or long, only the type."""
     if isinstance(value, str | bytes):
         return repr(value[:60])
     if isinstance(value, bool | float | None):

@@ -1,6 +1,6 @@
 """Digests of the newest accepted steps of an episode, eight bytes each, in a ring buffer.
 
-A step with a known seq is a duplicate if its digest is the same, and a conflict if it differs.
+A step with a known seq is a duplicate if it has the stored digest, and a conflict if it has another digest.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ DigestsState = tuple[bytes, int, bytes, int]
 """State of a `Deduplicator` as plain data; the arguments of `load`."""
 
 REMEMBERED = 512
-"""Number of newest steps whose digests are kept: 4 KiB. A message of an older step counts as a duplicate."""
+"""Number of newest steps whose digests are kept (4 KiB). A message of an older step counts as a duplicate."""
 
 _SIZE = 8
 _SEQS = REMEMBERED
 _ABSENT = math.nan
 _NOTHING = bytes(_SIZE)
 CONFLICTED = b"\xff" * _SIZE
-"""Stored instead of a digest if a seq was received with different contents: it is unknown which is correct."""
+"""Stored instead of a digest if a seq was received with different contents, because it is unknown which is correct."""
 _written = msgspec.msgpack.Encoder().encode
 _HASH = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 def digest(observation: Observation) -> bytes:
-    """Return an eight-byte hash of the fields that duplicates have in common; never all zero, nor `CONFLICTED`.
+    """Return an eight-byte hash of the fields that duplicates have in common. It is never all zero, nor `CONFLICTED`.
 
-    Two different contents have the same digest with a probability of 2**-64, or never if they are plain and differ in
-    one field only (`monitor.stream.digests`); the second would count as a duplicate.
+    Two different contents have the same digest with probability 2**-64; the second would then count as a duplicate.
+    Plain contents that differ in only one field never have the same digest (`monitor.stream.digests`).
     """
     o = observation
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
@@ -65,7 +65,10 @@ class Deduplicator:
         self._begin = 0
 
     def put(self, seq: int, hashed: bytes) -> None:
-        """Store the digest of `seq`, which is above all stored ones; skipped seqs count as never accepted."""
+        """Store the digest of `seq`, which must be larger than all stored seqs.
+
+        Skipped seqs count as never accepted.
+        """
         if seq != self._end:
             skipped = min(seq - self._end, _SEQS)
             for missing in range(seq - skipped, seq):
@@ -80,7 +83,7 @@ class Deduplicator:
             self._first = hashed
 
     def get(self, seq: int) -> bytes | None:
-        """Return the digest of `seq`; None if it was never accepted, or is no longer stored."""
+        """Return the digest of `seq`; None if the seq was never accepted or its digest is no longer stored."""
         if seq == 0:
             found = self._first
         elif max(0, self._end - REMEMBERED) <= seq < self._end:
@@ -95,7 +98,7 @@ class Deduplicator:
         return seq != 0 and self._begin <= seq < self._end - REMEMBERED
 
     def clear(self, end: int = 0) -> None:
-        """Delete all digests; `end` is the next seq."""
+        """Delete all digests. `end`: the next seq."""
         self._ring.clear()
         self._begin = self._end = end
         self._first = _NOTHING

@@ -1,6 +1,6 @@
 """Parse a payload into a map: msgpack or JSON, of limited size.
 
-The first byte decides: that of a msgpack map is 0x80 or above, that of JSON text is below.
+The first byte decides: the first byte of a msgpack map is at least 0x80, the first byte of JSON text is smaller.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _read = msgspec.msgpack.Decoder().decode
 _read_text = msgspec.json.Decoder().decode
 
 _MALFORMED = (ValueError, TypeError, OverflowError, RecursionError)
-"""Exceptions of the two parsers for bad bytes; the fuzz tests would find any other."""
+"""Exceptions of the two parsers for bad bytes. Fuzz tests check that there are no others."""
 
 
 def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[Any, Any]:
-    """Return the map in a payload; its keys and values are not checked.
+    """Return the map in a payload. Its keys and values are not checked.
 
     Raises:
         InputError: `too_large`, `malformed`, `not_a_map`, `duplicate_key`, or `not_finite` for JSON's NaN.
@@ -63,15 +63,16 @@ def _keys_sent(payload: bytes) -> int:
 
 
 def _read_json(payload: bytes) -> object:
-    """Return the value of a JSON text; most are read by the faster parser, which does not notice a repeated key.
+    """Return the value of a JSON text. The faster parser reads most texts, but does not notice repeated keys.
 
-    Every key and every text has two quotation marks. If there are no more than in what was read, no key was repeated;
-    if there are more, also because something is nested or escaped, the other parser decides.
+    Every key and every text value has two quotation marks. If the payload has no more quotation marks than the keys and
+    texts that were read, no key was repeated. If it has more, for example because of nesting or escapes, the other
+    parser decides.
     """
     try:
         found = _read_text(payload)
     except _MALFORMED:
-        return _read_json_slowly(payload)  # it finds a constant that is no JSON, and words for anything else
+        return _read_json_slowly(payload)  # it detects constants that are no JSON, and explains other errors
     if isinstance(found, dict) and payload.count(b'"') == 2 * (len(found) + list(map(type, found.values())).count(str)):
         return found
     return _read_json_slowly(payload)
@@ -101,5 +102,5 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def _brief(error: BaseException) -> str:
-    """Return the parser's message, truncated: it may quote the payload."""
+    """Return the parser's message, truncated, because it may quote the payload."""
     return (str(error) or type(error).__name__)[:120]

@@ -1,7 +1,7 @@
-"""Map an observation to a model with hidden states, or to policies that remember: what was seen, and the belief before.
+"""Map an observation to a model with hidden states, or with policies that remember: observation and prior belief.
 
-The third part of a pair is the belief before its observation was read, so a path knows what has left its window, and
-nothing else has to be kept beside it.
+The third element of a pair is the belief before its observation was read. It summarizes the pairs that have left the
+window, so nothing else has to be kept beside the path.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from monitor.types import UNKNOWN_POLICY, Break, Observation, StreamSettings
 
 
 class HiddenAdapter(Adapter):
-    """Mapping of one agent's observations to a model with hidden states, or to one whose policies remember.
+    """Mapping of one agent's observations to a model with hidden states, or to a model whose policies remember.
 
     Args:
-        beliefs: of the model and its policies.
-        readers: name -> policy.
-        settings: state encoder, and the sha256 of each known policy's file.
+        beliefs: filter that computes the beliefs on the model and its policies.
+        readers: policy name -> policy.
+        settings: state encoder, and SHA-256 of the file of each known policy.
     """
 
     def __init__(self, beliefs: Filter, readers: dict[str, Reader], settings: StreamSettings) -> None:
@@ -32,7 +32,7 @@ class HiddenAdapter(Adapter):
         self._encoder: StateEncoder = settings.encoder
 
     def read(self, observation: Observation) -> Pair:
-        """Return what an observation reports, without a belief. Raises InputError."""
+        """Return the pair in an observation, without a belief. Raises InputError."""
         if observation.inputs is not None:
             raise InputError("unknown_key", "the model has no inputs; leave `inputs` out, or put them into `extra`")
         return self._seen(observation), self._action(observation), ()
@@ -52,28 +52,28 @@ class HiddenAdapter(Adapter):
         return encode_action(self._model, raw)
 
     def unavailable(self, pair: Pair) -> Break | None:
-        """Return None: whether an action is available depends on what is believed."""
+        """Return None, because the availability of an action depends on the belief."""
         del pair
         return None
 
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
-        """Return False: what is seen is always read by `entry`."""
+        """Return False, so that `entry` reads every observation."""
         del pair, state, action
         return False
 
     def possible(self, pair: Pair, following: Pair) -> bool:
-        """Return whether what is seen is possible after all that was seen before."""
+        """Return whether the observation is possible after all earlier observations."""
         return pair[2] == NOTHING or self._filter.explains(pair[2], following[:2])
 
     def impossible(self, pair: Pair, following: Pair) -> Break:
-        """Return why the path breaks at what is not `possible`."""
+        """Return the break of the path at an observation that is not `possible`."""
         del pair
         return Break("impossible_step", impossible(self._model, *following[:2]), unpredicted=True)
 
     def joined(self, previous: Pair | None, pair: Pair, seq: int, policy: str) -> tuple[Pair, Pair | None]:
-        """Return a pair with the belief before it, and with that after it.
+        """Return a pair with the belief before it, and the same pair with the belief after it.
 
-        What is impossible even so is left out of the path's first pair, as if the sensor had said nothing.
+        If the pair is impossible at the beginning of a path, its observation and action are dropped.
         """
         seen, action, _ = pair
         before = self._before(seen, seq) if previous is None else previous[2]
@@ -84,7 +84,7 @@ class HiddenAdapter(Adapter):
         acting = None if policy == UNKNOWN_POLICY else self._readers[policy]
         try:
             after = self._filter.following(before, (seen, action), acting)
-        except MonitorError:  # of a recurrent network: it fails, or what it may remember is too much
+        except MonitorError:  # a recurrent network fails, or has too many possible memories
             after = None
         return (seen, action, before), (seen, action, NOTHING if after is None else after)
 
@@ -96,26 +96,26 @@ class HiddenAdapter(Adapter):
         return self._filter.begun(seen)
 
     def bridges(self) -> bool:
-        """Return whether lost steps are steps of which nothing was observed: where states are hidden."""
+        """Return whether lost steps count as steps without an observation: True if states are hidden."""
         return self._model.emissions is not None
 
     def fits(self, before: Pair | None, pair: Pair) -> bool:
-        """Return False: beliefs rest on the model and the policies that were."""
+        """Return False, because the stored beliefs were computed with the former model and policies."""
         del before, pair
         return False
 
     def has(self, pair: Pair) -> bool:
-        """Return False, as `fits` does."""
+        """Return False, for the same reason as `fits`."""
         del pair
         return False
 
     def contradicts(self, pair: Pair, following: object, reward: float) -> str:
-        """Return nothing: a reward is that of a state that nobody sees."""
+        """Return an empty text, because the reward belongs to a state that nobody observes."""
         del pair, following, reward
         return ""
 
     def off_policy(self, pair: Pair) -> bool:
-        """Return whether nominal never takes the action of a pair, whatever it has seen and remembers."""
+        """Return whether nominal never takes the action of a pair, with any possible memory."""
         likely = self._likely(pair)
         return likely is not None and likely[pair[1]] == 0.0
 

@@ -1,4 +1,4 @@
-"""Map an observation to a model that is a table: to state and action indices, or to why it is not a step."""
+"""Map an observation to a model that is a table: to state and action indices, or to the reason why it is no step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitor.stream.adapter import RELATIVE, Adapter, Pair, seen_state
 from monitor.types import Break, Observation, StreamSettings
 
 ROUNDING: Final = 1e-9
-"""Additional difference allowed, as a fraction of the model's largest reward: for sums that cancel to almost 0."""
+"""Additional allowed difference, as a fraction of the model's largest reward, for sums that cancel to almost 0."""
 
 
 class ModelAdapter(Adapter):
@@ -21,8 +21,8 @@ class ModelAdapter(Adapter):
 
     Args:
         model: the MDP.
-        settings: state encoder, and the sha256 of each known policy's file.
-        nominal: the agent's own policy, as configured; actions are compared with it.
+        settings: state encoder, and SHA-256 of the file of each known policy.
+        nominal: the agent's configured policy, with which actions are compared.
     """
 
     def __init__(self, model: MDP, settings: StreamSettings, nominal: PolicyTable | None) -> None:
@@ -30,7 +30,7 @@ class ModelAdapter(Adapter):
         assert settings.encoder != "features", "that is for worlds with numbers"
         self._model = model
         self._encoder: StateEncoder = settings.encoder
-        # Single entries are read at each message: from memory views, which are fast also where nothing is compiled.
+        # Single entries are read at each message, from memory views, which are fast even without compilation.
         self._states, self._actions = model.states, model.actions
         self._sent = model.named_actions.sent
         self._by_index = settings.encoder == "index" and model.named_actions.by_index
@@ -50,14 +50,14 @@ class ModelAdapter(Adapter):
         self._ended = None if model.ended_as is None else model.ended_as.data
 
     def read(self, observation: Observation) -> Pair:
-        """Return the pair that an observation reports, without inputs. Raises InputError."""
+        """Return the pair in an observation, without inputs. Raises InputError."""
         if observation.inputs is not None:
             raise InputError(
                 "unknown_key", "the model is a table and has no inputs; leave `inputs` out, or put them into `extra`"
             )
         state = encode_state(self._model, self._encoder, seen_state(observation))
         if observation.terminated and self._ended is not None:
-            state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
+            state = self._ended[state]  # the environment does not number terminal copies (MDP.ended_as)
         return state, self._action(observation), ()
 
     def encode_action(self, raw: float | str) -> int:
@@ -65,16 +65,16 @@ class ModelAdapter(Adapter):
         return encode_action(self._model, raw)
 
     def unavailable(self, pair: Pair) -> Break | None:
-        """Return why a state and an action are no pair of the model; None if they are."""
+        """Return the reason why a state and an action are no pair of the model; None if they are one."""
         state, action = pair[:2]
         if action is None or self._available(state, action):
             return None
         return Break("impossible_step", f"action {self._sent(action)} is not available in state {state}")
 
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
-        """Return whether a state and an action, as sent, are a pair of the model that is possible after `pair`.
+        """Return whether a state and an action, as sent, are a pair of the model and possible after `pair`.
 
-        False also if they are not numbers of the model's: then `entry` finds out.
+        Also False if they are not the model's numbers; then `entry` decides.
         """
         if type(state) is not int or type(action) is not int or not self._by_index:
             return False
@@ -83,7 +83,7 @@ class ModelAdapter(Adapter):
         return self._available(state, action) and self._place(pair[0], pair[1], state) >= 0
 
     def impossible(self, pair: Pair, following: Pair) -> Break:
-        """Return why the path breaks at a transition that is not `possible`."""
+        """Return the break of the path at a transition that is not `possible`."""
         (state, action), successor = pair[:2], following[0]
         if new := never_recorded(self._model, (state, action), successor):
             return Break("impossible_step", f"{new} was never recorded; {APPEND}", unrecorded=True)
@@ -95,9 +95,9 @@ class ModelAdapter(Adapter):
         return self._place(pair[0], pair[1], following[0]) >= 0
 
     def contradicts(self, pair: Pair, successor: int, reward: float) -> str:
-        """Return a sentence on how a reward differs from that of the model's transition; empty if it does not.
+        """Return a sentence on the difference between a reward and the model's; empty if there is no difference.
 
-        It is not compared if all rewards of the model are 0, or if the model lacks the transition.
+        The reward is not compared if all rewards of the model are 0, or if the model lacks the transition.
         """
         place = self._place(pair[0], pair[1], successor)
         if place < 0 or not self._largest:
@@ -113,7 +113,7 @@ class ModelAdapter(Adapter):
         return f"{step} earned {reward:g}, the model says {expected:g}{around}"
 
     def has(self, pair: Pair) -> bool:
-        """Return whether a pair is one of the model's."""
+        """Return whether the model has a pair."""
         state, action = pair[:2]
         if type(state) is not int or state >= self._model.states:
             return False
@@ -135,14 +135,17 @@ class ModelAdapter(Adapter):
         return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
 
     def explained(self, error: InputError) -> InputError:
-        """Return the error about a state or an action that the model does not have; a learned one may yet learn it."""
-        fixed = error.reason == "unknown_state" and self._encoder in ("bins", "nearest")  # recordings add none of these
+        """Return the error about a state or action that the model lacks.
+
+        A learned model may learn it, which the error says.
+        """
+        fixed = error.reason == "unknown_state" and self._encoder in ("bins", "nearest")  # recordings add none
         if self._model.counts is None or error.reason == "missing_action" or fixed:
             return error
         return InputError(error.reason, f"{error.detail}; it was never recorded; {APPEND}")
 
     def unusable(self, error: InputError) -> Break:
-        """Return why the path breaks at a message whose state or action was rejected."""
+        """Return the break of the path at a message whose state or action was rejected."""
         if error.reason == "missing_action":
             return Break("gap", error.detail)
         if error.reason == "out_of_range":
@@ -151,7 +154,7 @@ class ModelAdapter(Adapter):
         return Break("unknown_state", error.detail, unrecorded=new_state)
 
     def _place(self, state: int, action: int, successor: int) -> int:
-        """Return the index of the transition in the model, -1 if the model lacks it: binary search in the row."""
+        """Return the index of the transition in the model, found by binary search; -1 if the model lacks it."""
         row, successors = state * self._actions + action, self._successors
         low, high = self._starts[row], self._starts[row + 1]
         end = high

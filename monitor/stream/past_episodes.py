@@ -1,9 +1,9 @@
-"""Hashes of the thousands of newest ended episodes of an agent, eight bytes each, so that none is accepted twice.
+"""Hashes of an agent's thousands of newest ended episodes, eight bytes each, so that no episode is accepted twice.
 
-A broker that was killed may redeliver its whole queue, which may be hours old. For the newest episodes `ReorderBuffer`
-has a digest of each step; for the older ones kept here, every step counts as a duplicate.
+A broker that was killed may redeliver its whole queue, which may be hours old. For the newest ended episodes,
+`ReorderBuffer` has a digest of each step. For the older episodes kept here, every step counts as a duplicate.
 
-Hashes are stored in pages. A full page never changes, so it is stored once, and a snapshot holds only the last page.
+Hashes are stored in pages. A full page never changes, so it is stored once, and a snapshot contains only the last page.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from monitor.errors import InputError
 from monitor.types import Episode
 
 PAGE: Final = 512
-"""Episodes on a page: 4 KiB."""
+"""Number of episodes on a page of 4 KiB."""
 
 PAGES: Final = 16
-"""Pages kept for an agent, including the one being filled: 7,680 to 8,191 episodes, in 64 KiB at most."""
+"""Number of pages kept for an agent, including the one being filled: 7,680 to 8,191 episodes in at most 64 KiB."""
 
 _SIZE: Final = 8
 _written = msgspec.msgpack.Encoder().encode
@@ -31,9 +31,9 @@ _HASH: Final = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 
 
 class PastState(msgspec.Struct, frozen=True, array_like=True):
-    """State of a `PastEpisodes` as plain data, without the full pages, which `PastEpisodes.pages` returns.
+    """State of a `PastEpisodes` as plain data. It lacks the full pages, which `PastEpisodes.pages` returns.
 
-    `first`: number of the oldest page kept. `until`: latest time on each full page kept. `last`: the page being filled.
+    `first`: number of the oldest kept page. `until`: latest time on each kept full page. `last`: the page being filled.
     """
 
     first: int = 0
@@ -48,8 +48,8 @@ class PastEpisodes:
     Two episodes have the same hash with probability 2**-64; the second would be rejected.
 
     Attributes:
-        horizon: latest time of a forgotten episode, seconds since the epoch; -inf if none is forgotten. A step of an
-            unknown episode that is not later than this may belong to a forgotten one.
+        horizon: latest time of a forgotten episode, in seconds since the epoch; -inf if none is forgotten. A step of an
+            unknown episode may belong to a forgotten episode if it is not later than this time.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class PastEpisodes:
             self.horizon = max(self.horizon, self._until.pop(0))
 
     def pages(self, *, everything: bool = False) -> dict[int, bytes | None]:
-        """Return number -> content of all full pages, or of those new since the last call; None: a deleted page."""
+        """Return number -> content of all full pages, or of pages new since the last call; None for a deleted page."""
         kept = {self._first + n: page for n, page in enumerate(self._full)}
         numbers = kept.keys() if everything else self._unkept
         pages = {number: kept.get(number) for number in sorted(numbers)}

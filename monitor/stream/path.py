@@ -1,4 +1,4 @@
-"""Sliding path of one agent: its newest (state, action) pairs, and the reason if they are too few.
+"""Sliding path of one agent: its newest (state, action) pairs, and the reason if there are too few.
 
 A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3).
 """
@@ -31,20 +31,20 @@ class PathState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SlidingPath:
-    """The newest `window` (>= 1) pairs of the current episode, oldest first; a path never spans a break.
+    """The newest `window` (>= 1) pairs of the current episode, oldest first. A path never spans a break.
 
     Attributes:
         held: (state, action) pairs, oldest first; the newest action is None if the episode's last message had none. The
             list is updated in place; `pairs` is a copy.
-        acted: names of the policies that acted at the held pairs, oldest first, or UNKNOWN_POLICY; empty if nominal
-            did at all of them.
-        inputs: recorded inputs at the held pairs, oldest first; where states are hidden the beliefs before them;
-            empty if there are neither.
-        last: the newest step, None if the path is empty.
+        acted: names of the policies that acted at the held pairs (or UNKNOWN_POLICY), oldest first; empty if nominal
+            acted at all pairs.
+        inputs: recorded inputs at the held pairs, oldest first; for hidden states, the beliefs before the pairs; empty
+            if there are neither.
+        last: the newest step; None if the path is empty.
         oldest_dropped: True if older pairs of the path have left the window.
-        ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.
-        terminated: True if it ended by termination: the last state is absorbing for the rest of every horizon.
-        broken: reason why the path does not begin with the observed start of the episode, None if it does.
+        ended: True if the episode has ended. The pairs are kept for the last verdicts, until the next step or break.
+        terminated: True if the episode terminated, so that the last state is absorbing for the rest of every horizon.
+        broken: reason why the path does not begin with the observed start of the episode; None if it does.
         detail: a sentence about `broken`.
         begun: number of restarts of the path, each of which drops the held pairs.
         pushed: number of pairs since the last restart, including those that have left the window. For a reader that
@@ -86,16 +86,16 @@ class SlidingPath:
 
     @property
     def first_seq(self) -> int | None:
-        """Seq of the oldest pair held, None if there is none."""
+        """Seq of the oldest held pair; None if there is none."""
         return self.last.seq - len(self.held) + 1 if self.last else None
 
     @property
     def start_observed(self) -> bool:
-        """True if the oldest pair held is seq 0 of its episode (and nothing contradicts it)."""
+        """True if the oldest held pair has seq 0 of its episode, without a conflict."""
         return self.last is not None and self.broken is None and not self.oldest_dropped
 
     def blind(self, offset: int) -> BlindReason | None:
-        """Return why a formula with largest |offset| `offset` cannot be evaluated now; None if it can.
+        """Return the reason why a formula with largest |offset| `offset` cannot be evaluated now; None if it can.
 
         On a path from an observed start, offsets are clipped instead.
         """
@@ -113,7 +113,7 @@ class SlidingPath:
         self.held.append((step.state, step.action))
         if step.inputs:
             self.inputs.append(step.inputs)
-        else:  # none, or it is not known any more what was there: then that of earlier pairs is of no use
+        else:  # no inputs, or a gap in them, which makes the inputs of earlier pairs useless
             self.inputs.clear()
         if len(self.held) > self.window:
             del self.held[0]
@@ -123,21 +123,21 @@ class SlidingPath:
         self.last = step
 
     def restart(self, reason: BlindReason, detail: str = "") -> None:
-        """Drop the held pairs because the steps after them are unknown, for this reason."""
+        """Drop the held pairs, because the following steps are unknown for this reason."""
         self._clear(reason, detail)
 
     def end(self, *, terminated: bool) -> None:
-        """End the episode; the pairs are kept for the last verdicts."""
+        """End the episode. The pairs are kept for the last verdicts."""
         self.ended = True
         self.terminated = terminated
 
     def rename(self, name: Callable[[str], str]) -> None:
-        """Give the policies that acted other names; `name`: old name -> new one."""
+        """Rename the policies that acted. `name`: function from the old name to the new name."""
         self.acted = [name(policy) for policy in self.acted or [NOMINAL] * len(self.held)]
         self._forget_if_nominal()
 
     def dump(self) -> PathState:
-        """Return the state as plain data. Serialize it before the next event: it shares the list of pairs."""
+        """Return the state as plain data. Serialize it before the next event, because it shares the list of pairs."""
         return PathState(
             self.held,
             self.last,
@@ -152,7 +152,7 @@ class SlidingPath:
 
     @classmethod
     def load(cls, window: int, state: PathState) -> SlidingPath:
-        """Return the path of a dumped state; a smaller window keeps the newest pairs."""
+        """Return the path of a dumped state. A smaller window keeps the newest pairs."""
         path = cls(window)
         path.held, path.acted = state.held[-window:], state.acted[-window:]
         path.inputs = state.inputs[-window:]
@@ -163,7 +163,7 @@ class SlidingPath:
         return path
 
     def _note_policy(self, policy: str) -> None:
-        """Note which policy acts at the pair that is about to be appended; forget the one that leaves the window."""
+        """Record the policy that acts at the pair about to be appended; drop that of the pair that leaves."""
         if not self.acted:
             self.acted += [NOMINAL] * len(self.held)
         self.acted.append(policy)
@@ -181,7 +181,7 @@ class SlidingPath:
             self._clear(None, "")
         elif last is not None:
             self._clear("gap", f"seq {last.seq} is followed by {step.seq}")
-        # after a conflict, which of the two messages with seq 0 is correct is unknown: no observed start
+        # after a conflict it is unknown which message with seq 0 is correct, so there is no observed start
         if step.seq == 0 and self.broken != "conflict":
             self.broken, self.detail = None, ""
         elif self.broken is None:

@@ -1,16 +1,17 @@
 """Reorder buffer: sorts the messages of one agent by episode and seq, and detects duplicates, gaps and conflicts.
 
-A step that opens an episode, or is the next one of the open episode, is released at once. Every other step is held, and
-the missing ones are awaited until `wait` seconds have passed or more than `steps` messages are held. Then they are
-given up and reported as missing. Steps of a later episode are held until the open episode ends, so a step that the
-broker delivers too early neither ends the open episode nor loses its own.
+A step that opens an episode, or is the next step of the open episode, is released at once. Every other step is held,
+and the missing steps are awaited until `wait` seconds have passed or more than `steps` messages are held. Then the
+missing steps are reported as missing. Steps of a later episode are held until the open episode ends, so a step that the
+broker delivers too early does not end the open episode and is not lost.
 
 If a seq is received with two different contents, it is unknown which is correct: the path breaks there and continues
-with the next step. If the first content was released already, the agent may have restarted: first the held entries are
-released, then the episode restarts at that seq.
+with the next step. If the first content was released already, the agent may have restarted. Then the held entries are
+released first, and the episode restarts at that seq.
 
-An episode is accepted once. For the newest ended episodes we remember each accepted step; for some thousands before
-them, only that they ended. A step that may belong to an even older one is rejected, since it may be a duplicate.
+An episode is accepted once. For the newest ended episodes, each accepted step is remembered. For some thousands of
+older episodes, only the fact that they ended is remembered. A step that may belong to an even older episode is
+rejected, because it may be a duplicate.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from monitor.stream.past_episodes import PastEpisodes, PastState
 from monitor.types import Break, Episode, State
 
 ENDED_REMEMBERED = 64
-"""Ended episodes for which a repeated step can be told apart from a late one; older ones are in `past`."""
+"""Number of ended episodes for which a repeated step can be distinguished from a late one. Older ones are in `past`."""
 ENDED_BYTES = 4096
-"""Bytes of digests kept for them: 512 steps in all."""
+"""Total bytes of digests kept for these episodes: 512 steps."""
 
 
 class BufferedMessage(msgspec.Struct, frozen=True):
-    """A message in the reorder buffer, as the model has it.
+    """A message in the reorder buffer, in the model's form.
 
-    `arrived`: ticks. `problem`: why the message is not a step but a break, or None; then `state` is None. `ends`: True
-    for the last message of the episode. `policy`: the sha256 that the agent sent, in lower case, or None. `reward`: of
-    the transition into `state`, or None. `inputs`: as in `Step`.
+    `arrived`: ticks of arrival. `problem`: the break that the message causes because it is no step (then `state` is
+    None), or None. `ends`: True for the last message of the episode. `policy`: the SHA-256 that the agent sent, in
+    lower case, or None. `reward`: reward of the transition into `state`, or None. `inputs`: as in `Step`.
     """
 
     episode: Episode
@@ -59,8 +60,9 @@ class BufferedMessage(msgspec.Struct, frozen=True):
 class Missing(msgspec.Struct, frozen=True):
     """Seqs `first` to `last` of the episode, which are not on the path.
 
-    `why`: `gap`: not received. `joined`: before the first message received from this agent. `conflict`: lost around a
-    conflict: either no longer awaited before it, or received before it and not resent after it.
+    `why`: `gap`: they were not received. `joined`: they precede the first message received from this agent. `conflict`:
+    they were lost around a conflict, because they were no longer awaited before it, or were received before it and not
+    resent after it.
     """
 
     episode: Episode
@@ -105,14 +107,15 @@ class ReorderBuffer:
 
     Attributes:
         episode: the open episode, None between episodes.
-        next_seq: seq of its next step.
+        next_seq: seq of the next step of the open episode.
         held: (episode, seq) -> entry, in order of arrival.
         ended: the last `ENDED_REMEMBERED` ended episodes, oldest first. The newest of them have digests (None for the
-            others), so a message that the broker redelivers after its episode has ended is a duplicate.
-        past: the episodes that ended before those.
-        newest: latest time of a step, seconds since the epoch, never later than the monitor's clock; set by the caller.
-        heard: True once an episode has been opened: from then on a missing start is a gap, not a late joining.
-        progress: ticks at which the newest of the released entries arrived.
+            others), so a message redelivered after the end of its episode is recognized as a duplicate.
+        past: the episodes that ended before those in `ended`.
+        newest: latest time of a step, in seconds since the epoch, never later than the monitor's clock; set by the
+            caller.
+        heard: True after an episode was opened. From then on a missing start is a gap, and no late joining.
+        progress: ticks at which the newest released entry arrived.
         again: seqs below this may have been received before the episode restarted; 0 without a restart.
         restart: the message at which the open episode restarts; set by `sort`, cleared by `release`.
     """
@@ -135,14 +138,14 @@ class ReorderBuffer:
     def follow(self, seq: int, digest: bytes, arrived: float) -> None:
         """Accept the next step of the open episode, which does not end it, while nothing is held.
 
-        Fast path for most messages: `sort` and `release` have the same effect.
+        Fast path for most messages, with the same effect as `sort` and `release`.
         """
         self.digests.put(seq, digest)
         self.next_seq = seq + 1
         self.progress = max(self.progress, arrived)
 
     def sort(self, entry: BufferedMessage) -> Literal["accepted", "duplicate", "stale", "conflict"]:
-        """Classify a message; hold it if it is accepted. Call `release` afterwards."""
+        """Classify a message, and hold it if it is accepted. Call `release` afterwards."""
         if entry.episode in self.ended:
             digests = self.ended[entry.episode]
             return "duplicate" if digests is None else _old(digests, entry)
@@ -160,7 +163,7 @@ class ReorderBuffer:
             return "accepted"
         if known == entry.digest:
             return "duplicate"
-        if known == CONFLICTED:  # may be redelivered by the broker, so no restart
+        if known == CONFLICTED:  # the broker may have redelivered it, so there is no restart
             return "conflict"
         if key in self.held:
             self.held[key] = _either(self.held[key], entry)
@@ -169,11 +172,11 @@ class ReorderBuffer:
         return "conflict"
 
     def possibly_seen(self, entry: BufferedMessage) -> bool:
-        """Return whether the step is as old as the forgotten episodes, so that it may be a redelivered step of one."""
+        """Return whether the step is as old as the forgotten episodes, so that it may belong to one of them."""
         return entry.time <= self.past.horizon
 
     def release(self, ticks: float) -> Iterator[Released]:
-        """Yield the entries that are in order now, and what is given up. The caller must exhaust the iterator."""
+        """Yield the entries that are in order now, and the missing seqs. The caller must exhaust the iterator."""
         if self.restart is not None:
             yield from self._begin_again(self.restart)
         while self.held:
@@ -187,12 +190,12 @@ class ReorderBuffer:
 
     @property
     def deadline(self) -> float | None:
-        """Ticks at which the next missing step is given up, None if nothing is held."""
+        """Ticks at which the next missing step is not awaited any longer; None if nothing is held."""
         if not self.held:
             return None
         own, other = self._oldest()
         ends = [own.arrived + self.wait] if own else []
-        if other:  # it is held as long as steps of the open episode are released
+        if other:  # held as long as steps of the open episode are released
             ends.append(max(other.arrived, self.progress) + self.wait)
         return min(ends, default=None)
 
@@ -214,7 +217,7 @@ class ReorderBuffer:
 
     @classmethod
     def load(cls, steps: int, wait: float, state: ReorderBufferState, pages: Mapping[int, bytes]) -> ReorderBuffer:
-        """Return the buffer of a dumped state; `pages`: those of `past`. Raises InputError if one is missing."""
+        """Return the buffer of a dumped state. `pages`: the pages of `past`. Raises InputError if a page is missing."""
         buffer = cls(steps, wait)
         buffer.episode, buffer.next_seq, buffer.heard = state.episode, state.next_seq, state.heard
         buffer.held = {(entry.episode, entry.seq): entry for entry in state.held}
@@ -231,7 +234,7 @@ class ReorderBuffer:
         return deadline is not None and ticks >= deadline
 
     def _oldest(self) -> tuple[BufferedMessage | None, BufferedMessage | None]:
-        """Return the entry held longest of the open episode, and that of all other episodes."""
+        """Return the entry of the open episode that was held longest, and the same for all other episodes."""
         entries = self.held.values()
         if self.episode is None:
             return None, next(iter(entries), None)
@@ -239,7 +242,7 @@ class ReorderBuffer:
         return own, next((entry for entry in entries if entry.episode != self.episode), None)
 
     def _next(self) -> BufferedMessage | None:
-        """Return the held entry that is next in order; between episodes the first one received with seq 0."""
+        """Return the held entry that is next in order; between episodes, the first received entry with seq 0."""
         if self.episode is not None:
             return self.held.get((self.episode, self.next_seq))
         return next((entry for entry in self.held.values() if entry.seq == 0), None)
@@ -256,7 +259,7 @@ class ReorderBuffer:
             yield from self._close(terminated=entry.terminated)
 
     def _give_up(self) -> Iterator[Released]:
-        """Give up the oldest thing awaited: seqs of the open episode, its end, or the start of the next one."""
+        """Stop waiting for the oldest missing seqs or end of the open episode, or for the start of the next episode."""
         own, other = self._oldest()
         if own is not None:
             yield from self._pass_over(own.episode)
@@ -280,8 +283,8 @@ class ReorderBuffer:
     def _begin_again(self, entry: BufferedMessage) -> Iterator[Released]:
         """Restart the open episode at a seq that was released with other content.
 
-        Held entries were received before it, so they are released first; otherwise they would count as steps after the
-        restart. If one of them ends the episode, there is no restart.
+        Held entries were received before this message, so they are released first. Otherwise they would count as steps
+        after the restart. If one of them ends the episode, there is no restart.
         """
         self.restart = None
         while any(episode == self.episode for episode, _ in self.held):
@@ -317,7 +320,10 @@ class ReorderBuffer:
         yield Closed(episode, terminated)
 
     def _remember(self, episode: Episode) -> None:
-        """Keep the digests of the ended episode, within `ENDED_BYTES`; for older ones keep only that they ended."""
+        """Keep the digests of the ended episode, within `ENDED_BYTES`.
+
+        For older episodes keep only the fact that they ended.
+        """
         self.ended[episode], self.digests = self.digests, Deduplicator()
         if len(self.ended) > ENDED_REMEMBERED:
             oldest = next(iter(self.ended))
@@ -334,13 +340,13 @@ class ReorderBuffer:
 
 
 def _old(digests: Deduplicator, entry: BufferedMessage) -> Literal["duplicate", "stale"]:
-    """Classify an old step: `duplicate` if accepted with this content, or if that is no longer known; else `stale`."""
+    """Classify an old step: `duplicate` if accepted with this content or if that is no longer known, else `stale`."""
     known = digests.get(entry.seq)
     return "duplicate" if known == entry.digest or (known is None and digests.forgot(entry.seq)) else "stale"
 
 
 def _either(held: BufferedMessage, other: BufferedMessage) -> BufferedMessage:
-    """Return an entry for a seq received with two contents: not a step but a break; fields that differ are unset."""
+    """Return the entry for a seq received with two contents: a break, in which fields that differ are unset."""
     return replace(
         held,
         digest=CONFLICTED,

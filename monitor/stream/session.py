@@ -46,13 +46,13 @@ from monitor.types import (
 )
 
 NOT_TAKEN_OVER: Final = ("nominal", UNKNOWN_POLICY)
-"""Policies whose actions are compared with nominal's; the others took over."""
+"""Policies whose actions are compared with nominal's actions. Other policies took over."""
 
 NEW_NAMES: Final = "; give each run a new episode value"
 
 
 class SessionState(msgspec.Struct, frozen=True, array_like=True):
-    """State of a `Session` as plain data; the fields are its attributes."""
+    """State of a `Session` as plain data. The fields are the session's attributes."""
 
     agent: str
     pending: list[Step | Break | End]
@@ -70,9 +70,9 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def is_late(lag: float | None, most: float) -> bool:
-    """Return whether a message is late: received more than `most` seconds after the time that the agent gave it.
+    """Return whether a message is late: received more than `most` seconds after the time in the message.
 
-    `lag`: of the message, in seconds; None: the agent sends no time, so its messages are never late.
+    `lag`: delay of the message in seconds; None if the agent sends no time, so that its messages are never late.
     """
     return lag is not None and lag > most
 
@@ -84,8 +84,8 @@ class Session:
     to `path`; the caller then evaluates the formulas. No observation makes a method raise.
 
     Args:
-        agent: its name.
-        adapter: the model, as far as observations are concerned.
+        agent: the agent's name.
+        adapter: converts observations to the model's form.
         settings: limits and timeouts.
 
     Attributes:
@@ -93,16 +93,16 @@ class Session:
             dropped and replaced by a `Break("dropped")`.
         since: ticks at which each pending event was added.
         path: the path up to the last event moved by `advance`.
-        mismatch: True if the policy the agent last reported, as of the newest step, is not a known one. The path is
-            still valid; forecasts under nominal are not.
-        last_heard: ticks of the last new message, None before the first.
-        last_message: ticks of the last valid message, new or not.
-        old: ticks of the first and last message since `last_heard` of episodes that have (or may have) ended, or None.
+        mismatch: True if the policy that the agent reported last, up to the newest step, is unknown. The path is still
+            valid, but forecasts under nominal are not.
+        last_heard: ticks of the last new message; None before the first one.
+        last_message: ticks of the last valid message, including duplicates.
+        old: ticks of the first and the last message since `last_heard` of episodes that have ended or may have ended;
+            None if there is none.
         deviation: deviation of the last actions from nominal.
         order: the reorder buffer.
-        previous, policy: the newest pair, with its inputs (None after a break), and the policy last reported, pending
-            events included;
-            the end of an episode forgets a known one other than nominal.
+        previous, policy: the newest pair with its inputs (None after a break), and the policy last reported, both
+            including pending events. The end of an episode resets a known policy other than nominal.
         dropped: True after `lost`, until a gap is attributed to it.
     """
 
@@ -126,7 +126,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """Ticks at which `tick` is due, None if nothing is held."""
+        """Ticks at which `tick` is due; None if nothing is held."""
         return self.order.deadline
 
     def holds(self) -> bool:
@@ -134,7 +134,10 @@ class Session:
         return bool(self.order.held) or self.order.restart is not None
 
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Accept or reject one message. Return the notice about it, then those about messages it released."""
+        """Accept or reject one message.
+
+        Return the notice about it, then the notices about messages that it released.
+        """
         self._ticks = now.ticks
         plain = self._is_known(observation) and is_plain(observation)
         if not plain:
@@ -158,14 +161,15 @@ class Session:
         return [received, *self._release(now.ticks)]
 
     def tick(self, now: Instant) -> list[Notice]:
-        """Give up messages awaited for too long. Call it at `deadline`, or regularly."""
+        """Stop waiting for messages awaited too long. Call this at `deadline`, or regularly."""
         self._ticks = now.ticks
         return self._release(now.ticks)
 
     def lost(self, now: Instant, why: str = "") -> list[Notice]:
         """Break the path because the transport dropped messages of this agent; which ones is unknown.
 
-        If a gap follows, it is reported as `dropped` too. `why`: replaces the usual sentence about the cause.
+        If a gap follows, it is reported as `dropped` too. `why`: a sentence that replaces the usual one about the
+        cause.
         """
         self._ticks = now.ticks
         self._break(Break("dropped", why or "messages of this agent were dropped before they were read"))
@@ -191,7 +195,7 @@ class Session:
         return event
 
     def dump(self) -> SessionState:
-        """Return the state, pending events included. Serialize it before the next call: it shares lists."""
+        """Return the state, including pending events. Serialize it before the next call, because it shares lists."""
         return SessionState(
             self.agent,
             list(self.pending),
@@ -217,9 +221,11 @@ class Session:
         *,
         pages: Mapping[int, bytes],
     ) -> Session:
-        """Return the session of a dumped state. Settings may differ; if model or policies do, call `revise` next.
+        """Return the session of a dumped state. The settings may differ.
 
-        `pages`: all pages of `order.past`. Raises InputError (`bad_snapshot`) if one is missing.
+        If the model or policies differ, call `adapt` next.
+
+        `pages`: all pages of `order.past`. Raises InputError (`bad_snapshot`) if a page is missing.
         """
         session = cls(state.agent, adapter, settings)
         session.pending.extend(state.pending)
@@ -233,10 +239,11 @@ class Session:
         return session
 
     def adapt(self, changed: AbstractSet[str] = frozenset(), *, renumbered: bool = False) -> None:
-        """Adapt to a changed model or changed policies; drop all steps if one does not fit the model.
+        """Adapt to a changed model or changed policies. If a step does not fit the model, drop all steps.
 
-        `changed`: names of the policies whose file is another one than before. What acted under these names, and under
-        names that are gone, is not known any more. `renumbered`: numbers of states or actions stand for something else.
+        `changed`: names of the policies whose file has changed. The policies that acted under these names, or under
+        removed names, are unknown from now on. `renumbered`: whether numbers of states or actions have changed their
+        meaning.
         """
         self.deviation = Deviation()
         acting = self._adapter.acting(self.policy)
@@ -261,7 +268,7 @@ class Session:
     # ---- results of messages ----
 
     def _is_known(self, observation: Observation) -> bool:
-        """Return whether agent and episode are known to be valid: those of the open episode."""
+        """Return whether agent and episode equal those of the open episode, and are therefore valid."""
         episode = self.order.episode
         return (
             observation.agent == self.agent
@@ -277,7 +284,7 @@ class Session:
         self.order.newest = max(self.order.newest, time)
 
     def _goes_on(self, observation: Observation) -> bool:
-        """Return whether a valid message of the open episode is the next step, possible and under the same policy."""
+        """Return whether a valid message of the open episode is the next step, is possible, and has the same policy."""
         order, named = self.order, observation.policy
         return (
             observation.seq == order.next_seq
@@ -288,12 +295,12 @@ class Session:
         )
 
     def _follow(self, observation: Observation, now: Instant, late: bool) -> Sequence[Notice]:  # noqa: FBT001
-        """Accept a step that goes on, as most do; `sort` and `release` would have the same effect."""
+        """Accept a step for which `_goes_on` is true, as for most. `sort` and `release` would have the same effect."""
         o, previous = observation, self.previous
         time = now.wall if o.time is None else o.time
         self._hear(time, now)
         self.order.follow(o.seq, digest(o), now.ticks)
-        pair = o.state, o.action, ()  # `goes_on` looked at them
+        pair = o.state, o.action, ()  # checked by `goes_on`
         acted = self._take(o.episode, o.seq, pair, time, late)
         if o.reward is None or previous is None:
             return acted
@@ -339,7 +346,7 @@ class Session:
                 self._emit(End(released.episode, terminated=released.terminated))
                 self.previous = None
                 if self._adapter.acting(self.policy) not in {None, "nominal"}:
-                    self.policy = None  # a takeover ends with its episode; an unknown policy goes on blinding
+                    self.policy = None  # a takeover ends with its episode; an unknown policy still blinds
                 return ()
             case Discarded(entry=entry):
                 detail = f"seq {entry.seq} of episode {entry.episode!r} is after the end of the episode"
@@ -352,7 +359,7 @@ class Session:
             self.dropped = False
         if entry.policy is not None:
             self.policy = entry.policy
-        if entry.problem is not None:  # then the message is no step
+        if entry.problem is not None:  # the message is no step
             follows = entry.problem.unrecorded and self.previous is not None
             self._break(replace(entry.problem, unrecorded=follows))
             return ()
@@ -373,7 +380,7 @@ class Session:
         time: float,
         late: bool,  # noqa: FBT001
     ) -> Sequence[Notice]:
-        """Queue a step; return what is to be said of its action."""
+        """Queue a step; return notices about its action."""
         acting = "nominal" if self.policy is None else self._adapter.acting(self.policy)
         policy = UNKNOWN_POLICY if acting is None else acting
         pair, self.previous = self._adapter.joined(self.previous, pair, seq, policy)
@@ -382,7 +389,7 @@ class Session:
         return self._acted(pair) if action is not None and policy in NOT_TAKEN_OVER else ()
 
     def _acted(self, pair: Pair) -> Sequence[Notice]:
-        """Compare an action with the nominal policy; report it if it deviates."""
+        """Compare an action with the nominal policy; report a deviation."""
         deviation = self.deviation
         excess, variance = self._adapter.excess(pair)
         before = deviation.fraction
@@ -398,7 +405,7 @@ class Session:
         return notices
 
     def _rewarded(self, pair: Pair, state: State, episode: Episode, seq: int, reward: float) -> Iterator[Notice]:
-        """Compare the reward of a transition into `state` with the model's; report it if it differs."""
+        """Compare the reward of a transition into `state` with the model's reward; report a difference."""
         if wrong := self._adapter.contradicts(pair, state, reward):
             yield RewardMismatch(self.agent, f"seq {seq} of episode {episode!r}: {wrong}")
 
@@ -443,7 +450,7 @@ class Session:
         self.since.extend([since] * len(self.pending))
 
     def _known(self, policy: str, changed: AbstractSet[str]) -> str:
-        """Return the name of a policy that acted if its table is still the same, else UNKNOWN_POLICY."""
+        """Return the name of a policy that acted if the policy is unchanged, else UNKNOWN_POLICY."""
         return UNKNOWN_POLICY if policy in changed or not self._adapter.knows(policy) else policy
 
     def _fits(self) -> bool:

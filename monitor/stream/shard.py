@@ -1,7 +1,7 @@
-"""Shards: which of several monitors takes an agent, by a hash of the agent's name.
+"""Shards: assign each agent to one of several monitors, by a hash of the agent's name.
 
-The hash is the first eight bytes of SHA-256 (FIPS 180-4) of the name, read as a big-endian number. Agent and shard
-belong together if the hash modulo the number of shards is the shard's number, from 0. `docs/fleets.md` has test values.
+The hash is the first eight bytes of SHA-256 (FIPS 180-4) of the name, read as a big-endian number. The hash modulo the
+number of shards is the number of the agent's shard, from 0. `docs/fleets.md` has test values.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from monitor.errors import ConfigError
 
 MOST_SHARDS: Final = 1024
-"""Maximum number of shards: each receives the steps of all agents, so more would not help."""
+"""Maximum number of shards. Each shard receives the steps of all agents, so more shards would not help."""
 
 _BYTES: Final = 8
 _TEXT: Final = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
 
 
 class Shard(msgspec.Struct, frozen=True, order=True):
-    """Shard `number` of `of`: the agents whose hash modulo `of` is `number`.
+    """Shard `number` of `of` shards. It has the agents whose hash modulo `of` is `number`.
 
     >>> str(Shard(2, 8)), Shard(2, 8).has("ward-3"), Shard(3, 8).has("ward-3")
     ('2/8', True, False)
@@ -40,7 +40,7 @@ class Shard(msgspec.Struct, frozen=True, order=True):
 
 
 def shard_of(agent: str, shards: int) -> int:
-    """Return the number, from 0, of the shard of an agent, of so many `shards`.
+    """Return the number, from 0, of an agent's shard, if there are `shards` shards.
 
     >>> [shard_of(name, 8) for name in ("ada", "bob", "ward-3")]
     [6, 2, 2]

@@ -1,4 +1,4 @@
-"""Timers: at most one pending time per agent, at which it is due even if it sends no message."""
+"""Timers: at most one time per agent, at which the agent is due even if it sends no message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLACK: Final = 64
 class TimerQueue:
     """Priority queue with one time (ticks) per name, earliest first; equal times are ordered by name.
 
-    `next`: time of the next entry or before, infinite if there is none: an outdated one may be first.
+    `next`: time of the next entry, or earlier if an outdated entry is first; infinite if there is no entry.
 
     >>> timers = TimerQueue()
     >>> timers.put("ada", 2.0), timers.put("bob", 1.0), timers.put("ada", 3.0)
@@ -30,7 +30,7 @@ class TimerQueue:
         self.next = NEVER
 
     def __len__(self) -> int:
-        """Return the number of entries, outdated ones included."""
+        """Return the number of entries, including outdated ones."""
         return len(self._heap)
 
     def put(self, name: str, ticks: float | None) -> None:

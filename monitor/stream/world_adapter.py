@@ -1,4 +1,4 @@
-"""Map an observation to a world with numbers: to features and inputs in its ranges, or to why it is not a step."""
+"""Map an observation to a world with numbers: to features and inputs in range, or to the reason why it is no step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from monitor.worlds.world_policies import WorldPolicy
 class WorldAdapter(Adapter):
     """Mapping of one agent's observations to a world with numbers.
 
-    A world or a policy is its user's code and may fail at any state. No message makes a method raise: a step that the
-    world cannot explain breaks the path, with its error as the reason, and a choice that fails is not compared.
+    A world or a policy is the user's code and may fail in any state. Still no message makes a method raise. A step that
+    the world cannot explain breaks the path, with the world's error as the reason. If the policy fails, the action is
+    not compared.
 
     Args:
         world: the world.
-        settings: the sha256 of each known policy's file.
-        nominal: the agent's own policy, as configured; actions are compared with it.
+        settings: SHA-256 of the file of each known policy.
+        nominal: the agent's configured policy, with which actions are compared.
     """
 
     def __init__(self, world: CheckedWorld, settings: StreamSettings, nominal: WorldPolicy) -> None:
@@ -50,21 +51,21 @@ class WorldAdapter(Adapter):
         return action
 
     def unavailable(self, pair: Pair) -> Break | None:
-        """Return None: every action is available everywhere."""
+        """Return None, because every action is available in every state."""
         del pair
         return None
 
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
-        """Return False: numbers are always read by `entry`."""
+        """Return False, so that `entry` reads all numbers."""
         del pair, state, action
         return False
 
     def possible(self, pair: Pair, following: Pair) -> bool:
-        """Return whether some noise of the world leads from the pair to the state of the one that follows."""
+        """Return whether some noise of the world leads from the pair to the state of the following pair."""
         return self._problem(pair, following[0]) is None
 
     def impossible(self, pair: Pair, following: Pair) -> Break:
-        """Return why the path breaks at a transition that is not `possible`."""
+        """Return the break of the path at a transition that is not `possible`."""
         error = self._problem(pair, following[0])
         impossible = isinstance(error, PathError)
         return Break("impossible_step", str(error), unpredicted=impossible, failed=not impossible)
@@ -77,7 +78,7 @@ class WorldAdapter(Adapter):
         return None
 
     def contradicts(self, pair: Pair, successor: tuple[float, ...], reward: float) -> str:
-        """Return a sentence on how a reward differs from the world's; empty if it does not, or if there is none."""
+        """Return a sentence on the difference between a reward and the world's; empty without difference or reward."""
         world = self._world
         if not world.has_rewards:
             return ""
@@ -94,7 +95,7 @@ class WorldAdapter(Adapter):
         )
 
     def has(self, pair: Pair) -> bool:
-        """Return whether a pair is one of the world's."""
+        """Return whether the world has a pair."""
         state, action, inputs = pair
         world = self._world
         if not isinstance(state, tuple) or (len(state), len(inputs)) != (len(world.features), len(world.inputs)):
@@ -114,9 +115,9 @@ class WorldAdapter(Adapter):
         return excess_of(likely, pair[1])
 
     def _likely(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> Floats | None:
-        """Return nominal's probabilities at a step, asked once a step; None if it fails."""
+        """Return nominal's probabilities at a step, computed once per step; None if the policy fails."""
         if self._asked[0] != (state, inputs):
-            likely: Floats | None = None  # the verdicts, which depend on it, are undecided and say why
+            likely: Floats | None = None  # verdicts depend on the policy too: they are undecided and give the reason
             with suppress(MonitorError):
                 likely = self._nominal.likely(self._nominal.seen(state, inputs))
             self._asked = (state, inputs), likely

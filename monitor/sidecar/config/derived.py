@@ -1,6 +1,7 @@
-"""Sections of a configuration, and settings that are fields of a struct in `monitor.types`: written there, once.
+"""Base class of the sections of a configuration, and settings taken from the fields of a struct in `monitor.types`.
 
-What documents a field is read from the source only when a schema is asked for: at a start it would take a tenth of it.
+The texts that document fields are read from the source only when a schema is requested. Reading them at each start
+would take a tenth of the start's time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ RANGE = ("ge", "gt", "le", "lt")
 
 
 def setting(struct: type[msgspec.Struct], name: str, **limits: float | str) -> Any:  # noqa: ANN401 - as pydantic's Field
-    """Return the pydantic field for `struct.name`. `limits`: further arguments, such as `le=100` or `alias="for"`."""
+    """Return the pydantic field for the field `name` of `struct`; `limits`: further arguments, for example `le=100`."""
     field = next(field for field in msgspec.structs.fields(struct) if field.name == name)
     hint = typing.get_type_hints(struct, include_extras=True)[name]
     metas = [meta for meta in typing.get_args(hint) if isinstance(meta, msgspec.Meta)]
@@ -35,7 +36,7 @@ def setting(struct: type[msgspec.Struct], name: str, **limits: float | str) -> A
 
 
 def describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
-    """Add to the JSON schema of a section the text below each of its fields."""
+    """Add the text below each field of a section to the section's JSON schema."""
     texts = meanings(section, besides=("setting",))
     for name, field in section.model_fields.items():
         if name in texts:
@@ -43,7 +44,10 @@ def describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
 
 
 class Section(BaseModel):
-    """A section of the configuration; the text below a field documents it. No error repeats a value."""
+    """A section of the configuration. The text below a field documents the field.
+
+    Errors do not repeat the values given.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -57,9 +61,9 @@ class Section(BaseModel):
 
 @cache
 def meanings(kind: type, besides: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the text below each public field in the source of a class, on one line.
+    """Return name -> the text below each public field in the source of a class, each text on one line.
 
-    Raises KeyError if a field has none, unless it is made by a function named in `besides`.
+    Raises KeyError if a field has no text, unless the field is made by a function named in `besides`.
     """
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(made, ast.ClassDef)
@@ -78,7 +82,7 @@ def meanings(kind: type, besides: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def _maker(node: ast.AnnAssign) -> str | None:
-    """Return the name of the function that makes a field, if one does."""
+    """Return the name of the function that makes a field; None if no function does."""
     match node.value:
         case ast.Call(func=ast.Name(name)):
             return name

@@ -65,7 +65,7 @@ def _parse_every(value: object) -> int | float:
 
 
 def _parse_count(value: object) -> int:
-    """Parse a whole number, also from text, as in the environment. True is not 1, 2.0 is not 2."""
+    """Parse a whole number, or its text, as the environment gives it. True and 2.0 are not whole numbers."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -133,7 +133,7 @@ Count = Annotated[int, BeforeValidator(_parse_count)]
 Name = Annotated[str, Field(pattern=NAME)]
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 ActionKey = Annotated[str, BeforeValidator(str), Field(pattern=WORDS)]
-"""An action by name or number: YAML reads a number as one."""
+"""Name or number of an action. YAML reads a number as `int`, so it is turned into text."""
 Words = Annotated[str, Field(pattern=WORDS)]
 Link = Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")]
 Topic = Annotated[str, Field(max_length=512), AfterValidator(check_topic)]
@@ -152,7 +152,7 @@ Listen = Annotated[str, AfterValidator(check_listen)]
 
 
 def as_text(value: object, pattern: object) -> object:
-    """Format a default with its unit if `pattern` is that of a duration or a size: `50ms`, `1h`, `1GB`.
+    """Format a default with its unit if `pattern` is the pattern of a duration or a size: `50ms`, `1h`, `1GB`.
 
     >>> as_text(3600.0, DURATION), as_text(0.05, DURATION), as_text(1_000_000_000, SIZE), as_text(0.05, None)
     ('1h', '50ms', '1GB', 0.05)

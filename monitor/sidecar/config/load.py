@@ -1,4 +1,4 @@
-"""Build a monitor from a configuration: read the model and the policies, and check every formula against them."""
+"""Build a monitor from a configuration: read the model and the policies, and check each formula with them."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from monitor.worlds import CheckedWorld
 __all__ = ["BATCH", "Loaded", "assemble", "load"]
 
 BATCH: Final = 256
-"""Maximum number of messages per evaluation: amortizes the write to disk, and keeps verdicts prompt."""
+"""Maximum number of messages per evaluation: enough to amortize the write to disk, few enough for prompt verdicts."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Everything a configuration names, read and checked, and a new `monitor`."""
+    """Everything that a configuration names, read and checked, and a new `monitor`."""
 
     config: Config
     model: AnyModel
@@ -71,7 +71,7 @@ class Loaded:
 
     @property
     def tables(self) -> dict[str, Any]:
-        """What the policies choose, by name."""
+        """Policy name -> the actions or distributions that the policy chooses, as a table or a function."""
         return {name: policy.table for name, policy in self.policies.items()}
 
     @property
@@ -90,7 +90,7 @@ class Loaded:
 
     @property
     def mdp(self) -> MDP:
-        """The model, for what works on tables alone; ConfigError for a world with numbers, or hidden states."""
+        """The model as a table. Raises ConfigError if the model is a world with numbers or has hidden states."""
         if not isinstance(self.model, MDP):
             raise ConfigError("the model is a world with numbers, and this needs a table")
         if is_hidden(self.model, self.tables):
@@ -99,7 +99,7 @@ class Loaded:
 
     @property
     def world(self) -> str:
-        """Digest of what all verdicts depend on: models, policies, sampling settings, and those of bands if learned."""
+        """Digest of the models, policies, sampling settings and, if a model is learned, of the settings of bands."""
         identity, sampling = self.identity, self.config.sampling.model_dump()
         parts = [identity.model_sha256, dict(identity.policies), dict(identity.models), sampling]
         if any(
@@ -110,13 +110,13 @@ class Loaded:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def objects(self) -> dict[str, bytes]:
-        """Return models and policies by sha256, which evidence refers to, each in its canonical form."""
+        """Return SHA-256 -> canonical bytes of the models and policies that evidence refers to."""
         files = {policy.sha256: policy.content for policy in self.policies.values()}
         models = {self.identity.models[name]: bytes_of(other) for name, other in self.models.items()}
         return {self.identity.model_sha256: bytes_of(self.model), **models, **files}
 
     def evidence_of(self, notice: Alert | TakenOver) -> EvidenceFile:
-        """Return the evidence of an alarm or of a judged takeover; EvidenceError if there is no store."""
+        """Return the evidence of an alarm or of a judged takeover. Raises EvidenceError if there is no store."""
         if self.config.store.path is None:
             raise EvidenceError("store.path is null: nothing is kept")
         content = self._evidence_maker.make(notice)
@@ -134,7 +134,7 @@ class Loaded:
         return Topics(mqtt.steps, mqtt.alerts, mqtt.status)
 
     def pipeline(self, client_id: str, topics: Topics | None = None) -> Pipeline:
-        """Return a pipeline around the monitor; `topics`: instead of those of the configuration."""
+        """Return a pipeline around the monitor. `topics` replaces the topics of the configuration."""
         return Pipeline(
             self.monitor,
             self.identity,
@@ -147,18 +147,18 @@ class Loaded:
 
 
 def load(source: str | Path) -> Monitor:
-    """Return the monitor a configuration file describes, for use as a library; errors as for `assemble`."""
+    """Return the monitor that a configuration file describes, for use as a library. Errors are those of `assemble`."""
     return assemble(source).monitor
 
 
 def assemble(source: Config | str | Path, environment: Mapping[str, str] | None = None) -> Loaded:
-    """Read everything a configuration names and build the monitor.
+    """Read everything that a configuration names, and build the monitor.
 
-    `environment` overrides settings of the file; by default that of the process.
+    `environment` overrides settings of the file. The default is the environment of the process.
 
     Raises:
-        ConfigError: a key, a name, a formula or its alarm is wrong; names file, line and key.
-        ModelError, PolicyError: a model or policy is missing or malformed; names its key.
+        ConfigError: a key, a name, a formula or an alarm is wrong; the error names file, line and key.
+        ModelError, PolicyError: a model or policy is missing or malformed; the error names its key.
         For several mistakes, one ConfigError has a line for each.
     """
     if isinstance(source, Config):
@@ -194,7 +194,7 @@ def _monitor(
 
 
 def _parts(config: Config) -> tuple[AnyModel, dict[str, AnyModel], dict[str, OnnxPolicy[Any]], list[Query]]:
-    """Read what a configuration names; report all mistakes, not only the first."""
+    """Read everything that a configuration names. Report all mistakes, not only the first."""
     mistakes = Mistakes()
     models: dict[str | None, AnyModel] = {}
     policies: dict[str, OnnxPolicy[Any]] = {}
@@ -258,7 +258,10 @@ def _read_policy(config: Config, name: str, model: AnyModel) -> OnnxPolicy[Any]:
 
 
 def _check_policy_name(config: Config, name: str) -> None:
-    """Raise ConfigError for a word of the formula language, such as `do`, found by parsing a formula with it."""
+    """Raise ConfigError if the name is a word of the formula language, such as `do`.
+
+    A trial formula is parsed to find out.
+    """
     if name == "nominal":
         return
     try:
@@ -295,7 +298,7 @@ def _check_labels(config: Config, model: AnyModel) -> None:
 
 
 def _check_actions(config: Config, model: AnyModel) -> None:
-    """Raise ConfigError for words of an action that the model does not have."""
+    """Raise ConfigError for a description of an action that the model does not have."""
     known = model.action_names or [str(number) for number in range(model.actions)]
     for name in config.actions:
         if name not in known:
@@ -321,7 +324,7 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
 
 def _stream_settings(config: Config, policies: Mapping[str, OnnxPolicy[Any]]) -> StreamSettings:
     known = {policy.sha256: name for name, policy in policies.items()}
-    known[policies["nominal"].sha256] = "nominal"  # also where another name has the same file
+    known[policies["nominal"].sha256] = "nominal"  # even if another name has the same file
     return StreamSettings(
         window=config.path.window,
         reorder_steps=config.path.reorder.steps,

@@ -1,4 +1,4 @@
-"""Checks of `cfmon config check` beyond reading: the port, the store, and whether takeovers can be judged."""
+"""Further checks of `cfmon config check`: the port, the store, and whether takeovers can be judged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from monitor.sidecar.web.http import HEADERS
 from monitor.sidecar.web.server import open_socket
 
 PATIENCE: Final = 2.0
-"""Seconds for the server on the port to respond."""
+"""Seconds within which a server on the port must respond."""
 SIGNATURE_HEADER: Final = "Content-Security-Policy"
 
 
 def check_places(config: Config) -> list[str]:
-    """Try port and store, without side effects; return notes. Raises ConfigError: a line for each that is unusable."""
+    """Check the port and the store, without side effects, and return notes. Raises ConfigError if one is unusable."""
     notes: list[str] = []
     mistakes = Mistakes()
     with mistakes.collect():
@@ -33,9 +33,9 @@ def check_places(config: Config) -> list[str]:
 
 
 def takeover_notes(queries: Sequence[Query], window: int) -> list[str]:
-    """Return which formulas judge takeovers, which cannot because the path is too short, and why others do not.
+    """Return notes: which formulas judge takeovers, which cannot because the path is too short, and why others do not.
 
-    A formula that names no policy has no takeovers to judge, so nothing is said of it.
+    There is no note on a formula that names no policy, because it has no takeovers to judge.
     """
     notes = []
     for query in queries:
@@ -64,7 +64,7 @@ def _check_port(config: Config) -> list[str]:
 
 
 def _is_a_monitor(listen: str) -> bool:
-    """Return whether the server there is a monitor."""
+    """Return whether the server at this address is a monitor."""
     parts = urlsplit(f"//{listen}")
     host = parts.hostname or "127.0.0.1"
     server = HTTPConnection("127.0.0.1" if host == "0.0.0.0" else host, parts.port, timeout=PATIENCE)  # noqa: S104 - compared, not bound

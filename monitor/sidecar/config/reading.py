@@ -1,4 +1,4 @@
-"""Read a configuration file: overrides by the environment, paths relative to the file, errors that name the line."""
+"""Read a configuration file, apply overrides from the environment, resolve paths, and report errors with their line."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ __all__ = ["Config", "check_secrets", "config_schema", "load_config"]
 
 
 def load_config(path: str | Path, environment: Mapping[str, str] | None = None) -> Config:
-    """Read and check a configuration file; `CFMON_MQTT__URL=...` in `environment` overrides `mqtt.url`, lists as JSON.
+    """Read and check a configuration file.
 
-    Raises ConfigError: one line per mistake, with file, line, key, reason and, for a misspelled key, a suggestion.
+    `CFMON_MQTT__URL=...` in `environment` overrides `mqtt.url`; lists are written as JSON. Raises ConfigError with one
+    line per mistake: file, line, key, reason and, for a misspelled key, a suggestion.
     """
     path = Path(path).absolute()
     file = read_yaml(path)
@@ -73,7 +74,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolve(config: Config, directory: Path) -> Config:
-    """Resolve the file's paths relative to its own directory."""
+    """Resolve the paths in the file relative to the file's directory."""
     model = _source(directory, config.model)
     models = {name: _source(directory, other) for name, other in config.models.items()}
     policies = {name: _absolute(directory, manifest) for name, manifest in config.policies.items()}
@@ -94,7 +95,7 @@ def _resolve(config: Config, directory: Path) -> Config:
 def _with_absolute(directory: Path, section: _SectionT, *names: str) -> _SectionT:
     """Return the section with these paths made absolute, if set."""
     given = {name: path for name in names if (path := getattr(section, name)) is not None}
-    # Symbolic links are not resolved: their targets may change, as with mounted secrets.
+    # Symbolic links are not resolved, because their targets may change, as with mounted secrets.
     return section.model_copy(update={name: Path(directory, path) for name, path in given.items()})
 
 
@@ -147,7 +148,7 @@ def _problems(config: Config) -> Iterator[str]:
 def check_secrets(config: Config) -> None:
     """Raise ConfigError unless the files of secrets, keys and certificates are usable.
 
-    Not part of `load_config`: a replay, perhaps on another machine, needs none.
+    `load_config` does not call this, because a replay, perhaps on another machine, needs no secrets.
     """
     broker = config.mqtt.broker
     try:
@@ -168,14 +169,14 @@ def check_secrets(config: Config) -> None:
 # ---- error messages ----
 
 ITEMS = {"formulas": FormulaConfig, "webhooks": WebhookConfig}
-"""Sections in a list or a map."""
+"""Setting -> type of the sections in its list or map."""
 
 MAX_REPORTED = 50
 """Maximum number of reported mistakes; a file may have thousands."""
 
 
 def _explain_all(file: YamlFile, overrides: Mapping[str, Any], error: ValidationError) -> list[str]:
-    """Return a line per mistake, except for a list that is "too short" only because an item is wrong."""
+    """Return one line per mistake, without the mistake "too short" of a list of which only an item is wrong."""
     mistakes = error.errors()
     more = [f"{file.name}: and {len(mistakes) - MAX_REPORTED} more"] if len(mistakes) > MAX_REPORTED else []
     mistakes = mistakes[:MAX_REPORTED]

@@ -1,6 +1,6 @@
-"""Every setting of a sidecar, with its type, range and default; `reading` reads the file they come from.
+"""Every setting of a sidecar, with its type, range and default. `reading` reads the configuration file.
 
-Everything that can be known without the model is checked here; `load` checks the rest with the model at hand.
+This module checks everything that can be checked without the model. `load` reads the model and checks the rest.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ ENVIRONMENT_PREFIX = "CFMON_"
 
 
 class MqttConfig(Section):
-    """The broker and the topics. `url` may hold a user and a password; it is never printed.
+    """The broker and the topics. `url` may contain a user name and a password, so it is never printed.
 
-    With `mqtts://` the broker must present a certificate for its name, signed by one in `ca` (default: those the system
-    trusts); `certificate` and `key` are the monitor's, if the broker requires one. All are PEM files. Files of secrets
-    and certificates are read again at each connection.
+    With `mqtts://` the broker must present a certificate for its host name, signed by an authority in `ca` (default:
+    the authorities that the system trusts). If the broker requires a certificate of the monitor, `certificate` and
+    `key` give it. All three are PEM files. The files of secrets and certificates are read again at each connection.
     """
 
     url: Annotated[Url, Field(repr=False)] = "mqtt://localhost:1883"
@@ -70,31 +70,32 @@ class MqttConfig(Section):
     username: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(default=None, repr=False)
     """User name at the broker, if it requires one."""
     username_file: Path | None = None
-    """A file that holds it."""
+    """A file that contains the user name."""
     password: SecretStr | None = None
-    """Better in `password_file`, or in the environment as `CFMON_MQTT__PASSWORD`."""
+    """Password at the broker. `password_file` or the environment variable `CFMON_MQTT__PASSWORD` is safer."""
     password_file: Path | None = None
-    """A file that holds it, read again at each connection."""
+    """A file that contains the password; it is read again at each connection."""
     ca: Path | None = None
-    """PEM file of the authorities that may sign the broker's certificate; those of the system if absent."""
+    """PEM file of the authorities that may sign the broker's certificate; if absent, the system's authorities."""
     certificate: Path | None = None
     """PEM file of the monitor's certificate, if the broker requires one."""
     key: Path | None = None
-    """PEM file of its key, not encrypted; if absent, it is in the file `certificate`."""
+    """PEM file of the key of `certificate`, not encrypted; if absent, the key is in the file `certificate` too."""
     version: MqttVersion = "5"
-    """Of MQTT: `5`, or `3.1.1` for a broker that does not speak 5; if it says so, the monitor goes on with 3.1.1."""
+    """MQTT version: `5` or `3.1.1`. If the broker refuses version 5, the monitor continues with 3.1.1."""
     steps: Pattern = "agents/+/steps"
-    """Where agents publish their steps; the one `+` is the agent's name."""
+    """Topic on which agents publish their steps; its one `+` stands for the agent's name."""
     alerts: Topic = "cfmon/alerts"
-    """Alerts go to this topic, a level for the agent and one for the formula."""
+    """Alerts are published on `<alerts>/<agent>/<formula>`."""
     status: Topic = "cfmon/status"
-    """The status and the last will go to this topic, a level for `client_id`."""
+    """The status and the last will are published on `<status>/<client_id>`."""
     client_id: Name | None = None
-    """Our name at the broker; if absent, host name and digest of this configuration, kept in the store."""
+    """The monitor's MQTT client id. If absent, it is made of the host name and a digest, and kept in the store."""
     shard: ShardText | None = None
-    """`3/8`: monitor only the agents of shard 3 of 8, numbered from 0; needs `client_id`, to which `-3-8` is added."""
+    """`3/8`: monitor only the agents of shard 3 of 8; shards are numbered from 0. Needs `client_id`; the monitor
+    appends `-3-8` to it."""
     keepalive: Duration = 15.0
-    """The broker regards the monitor as lost after 1.5 times this period of silence."""
+    """The broker regards the monitor as lost after a silence of 1.5 times this duration."""
 
     @model_validator(mode="after")
     def _consistent(self) -> MqttConfig:
@@ -117,12 +118,12 @@ class MqttConfig(Section):
 
     @property
     def part(self) -> Shard | None:
-        """The shard whose agents are monitored; None: all agents are."""
+        """The shard whose agents are monitored; None if all agents are monitored."""
         return None if self.shard is None else parse_shard(self.shard)
 
     @property
     def session(self) -> str | None:
-        """Our name at the broker: `client_id`, which no two shards share; None if it is not configured."""
+        """The MQTT client id, different for each shard; None if `client_id` is not configured."""
         part = self.part
         return self.client_id if part is None else f"{self.client_id}-{part.number}-{part.of}"
 
@@ -132,7 +133,7 @@ class MqttConfig(Section):
 
     @property
     def broker(self) -> Broker:
-        """Where the broker is and who we are to it; files are not read yet."""
+        """Address of the broker, user, password and TLS files. The files are not read yet."""
         there = parse_broker(self.url)
         return dataclasses.replace(
             there,
@@ -145,14 +146,14 @@ class MqttConfig(Section):
 
 
 class ReorderConfig(Section):
-    """How long later steps wait for a missing one before it counts as lost and the formulas become blind."""
+    """How long the monitor waits for a missing step before the step counts as lost and the formulas become blind."""
 
     steps: Count = setting(StreamSettings, "reorder_steps", ge=1, le=65536)
     wait: Duration = setting(StreamSettings, "reorder_wait")
 
 
 class PathConfig(Section):
-    """How much of an agent's past is held; offsets must be smaller than `window`."""
+    """How much of an agent's past is kept. The offsets in formulas must be smaller than `window`."""
 
     window: Count = setting(StreamSettings, "window", le=65536)
     reorder: ReorderConfig = ReorderConfig()
@@ -182,11 +183,11 @@ class FormulaConfig(Section):
     bands: BandsWhen = setting(FormulaSpec, "bands")
     recourse: RecourseWhen = setting(FormulaSpec, "recourse")
     alarm: AlarmConfig = AlarmConfig()
-    """When its verdicts become an alarm."""
+    """When the formula's verdicts become an alarm."""
 
 
 class SamplingConfig(Section):
-    """Error rates and limits of sampled answers, for formulas that are not answered exactly."""
+    """Error rates and limits of sampling, for formulas that are not evaluated exactly."""
 
     seed: Count = setting(Sampling, "seed")
     alpha: float = setting(Sampling, "alpha")
@@ -198,7 +199,7 @@ class SamplingConfig(Section):
 
 
 class BandsConfig(Section):
-    """How the bands of a model learned from data are computed; without effect on any other model."""
+    """How credible bands are computed. Only models learned from data have bands."""
 
     draws: Count = setting(BandSettings, "draws")
     seed: Count = setting(BandSettings, "seed")
@@ -208,7 +209,10 @@ class BandsConfig(Section):
 
 
 class TrustConfig(Section):
-    """How the model is tested against the observed transitions; if it fails, everything is marked `model_doubt`."""
+    """How the model is tested against the observed transitions.
+
+    If the test rejects the model, verdicts are marked `model_doubt`.
+    """
 
     enabled: bool = setting(TrustSettings, "enabled")
     alpha: float = setting(TrustSettings, "alpha")
@@ -219,7 +223,7 @@ class TrustConfig(Section):
 
 
 class StreamConfig(Section):
-    """How long silence may last, and how old a step may be."""
+    """How long an agent may be silent, and how old a step may be."""
 
     stale_after: Duration = setting(StreamSettings, "stale_after")
     idle_after: Duration = setting(StreamSettings, "idle_after")
@@ -230,37 +234,38 @@ class StreamConfig(Section):
 class HttpConfig(Section):
     """Address of metrics, health and the status page, and who may read them; loopback by default.
 
-    With `token_file`, everything but `/healthz`, `/readyz` and `/startupz` needs the token in it (`Authorization:
-    Bearer ...`); it is read again at each request. `hosts`: host names accepted in requests, as a proxy passes
-    them on. On loopback without a token, only these and loopback's own are accepted.
+    If `token_file` is set, all requests except `/healthz`, `/readyz` and `/startupz` need the token in that file
+    (`Authorization: Bearer ...`). The file is read again at each request. `hosts`: host names accepted in the `Host`
+    header of requests, for requests that come through a proxy. On loopback without a token, only these names and the
+    names of loopback are accepted.
     """
 
     listen: Listen = "127.0.0.1:9108"
     """Address and port of the page, the metrics and the probes."""
     token_file: Path | None = None
-    """A file with the required bearer token."""
+    """A file that contains the required bearer token."""
     url: Link | None = None
-    """Public address of the page, for links in alerts. If absent, `listen`, unless that is every address."""
+    """Public address of the page, for links in alerts. If absent, `listen` is used, unless it means all addresses."""
     hosts: Annotated[tuple[Host, ...], Field(max_length=100)] = ()
-    """Host names accepted in requests, as a proxy passes them on."""
+    """Further host names accepted in the `Host` header, for requests that come through a proxy."""
 
 
 class StoreConfig(Section):
-    """What survives a restart, in the database `path`, with `evidence/` and `objects/` beside it.
+    """What survives a restart: the database `path`, and the folders `evidence/` and `objects/` beside it.
 
-    `path: null` keeps nothing at all. Evidence older than `keep` is removed, and the oldest if all of it exceeds
-    `size`. It ages while the monitor runs, and by a day at most between two runs. With `signing_key`, each piece of
-    evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
+    With `path: null` nothing is kept. Evidence older than `keep` is removed. If the evidence exceeds `size`, the oldest
+    evidence is removed. Evidence ages while the monitor runs; the time between two runs counts as one day at most. With
+    `signing_key`, each piece of evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
     """
 
     path: Path | None = Path("var/cfmon.sqlite")
-    """The database; `null`: nothing is kept."""
+    """File of the database; with `null` nothing is kept."""
     keep: Duration = 30 * 86400.0
     """Evidence older than this is removed."""
     size: Size = 1_000_000_000
-    """If evidence exceeds this, the oldest is removed."""
+    """If the evidence exceeds this size, the oldest evidence is removed."""
     signing_key: Path | None = None
-    """PEM file of an Ed25519 private key, not encrypted, read at start; evidence is signed with it."""
+    """PEM file of the Ed25519 private key that signs evidence, not encrypted; read at the start."""
 
     @model_validator(mode="after")
     def _consistent(self) -> StoreConfig:
@@ -276,23 +281,24 @@ class LimitsConfig(Section):
     """Longer messages are rejected."""
     agents: Count = setting(StreamSettings, "agents", le=1_000_000)
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 100_000
-    """Steps that wait here; then the broker waits. With MQTT 5 it sends half of them at most; a broker that sends more,
-    as with 3.1.1, waits for half a `keepalive`, and if no step was processed by then, steps are dropped: blind."""
+    """Maximum number of steps in the inbox. With MQTT 5 the broker sends at most half as many before it waits for
+    acknowledgements. Some brokers send more, as with 3.1.1. If the inbox is full, the monitor stops reading. If the
+    inbox is still full after half a `keepalive`, steps are dropped, and their agents become blind."""
     deadline: Duration = 0.05
-    """How long one evaluation may take; what does not fit waits for the next, agents taking turns."""
+    """How long one evaluation may take. The other steps wait for the next evaluation; agents take turns."""
 
 
 class LoggingConfig(Section):
     """How the log is written."""
 
     format: Literal["text", "json"] = "text"
-    """For people, or one JSON document a line."""
+    """`text` for people, or `json` for one JSON document per line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged."""
+    """The least severe level that is logged."""
 
 
 class Config(BaseSettings):
-    """The whole configuration; paths are absolute once loaded. Documented in `cfmon config schema`."""
+    """The whole configuration; its paths are absolute after loading. `cfmon config schema` documents it."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -307,39 +313,39 @@ class Config(BaseSettings):
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
     """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`. A world with
-    numbers is a manifest (`.yaml`), or `module.py:name`, which runs that file.
+    numbers is given as a manifest (`.yaml`), or as `module.py:name`; the monitor then runs `module.py`.
     """
     state_encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = setting(
         StreamSettings, "encoder"
     )
     policies: dict[Identifier, Path]
-    """Name -> manifest; `nominal` is the policy that the agents run."""
+    """Name -> manifest of a policy; `nominal` is the policy that the agents run."""
     models: dict[Identifier, str] = {}
-    """Name -> other dynamics over the same states, for `model:name`."""
+    """Name -> another model over the same states, which formulas refer to as `model:name`."""
     path: PathConfig = PathConfig()
-    """How much of the past is held."""
+    """How much of an agent's past is kept."""
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
     """The formulas to monitor."""
     labels: Annotated[dict[Name, Words], Field(max_length=1000)] = {}
-    """Label of the model -> words for it in the sentences of alerts, such as `death: "the patient dies"`."""
+    """Label of the model -> words for it in the sentences of alerts, for example `death: "the patient dies"`."""
     actions: Annotated[dict[ActionKey, Words], Field(max_length=1000)] = {}
-    """Action of the model, by its name, or its number if it has none -> words for it wherever a person reads of it,
-    such as `10: "fluids low, vasopressor 2"`.
+    """Action of the model (its name; its number if actions have no names) -> words for it in texts for people, for
+    example `10: "fluids low, vasopressor 2"`.
     """
     sampling: SamplingConfig = SamplingConfig()
-    """How well samples found an answer."""
+    """Error rates and limits of sampling."""
     bands: BandsConfig = BandsConfig()
     """How the uncertainty of a learned model is computed."""
     trust: TrustConfig = TrustConfig()
-    """How the model is tested."""
+    """How the model is tested against observed transitions."""
     stream: StreamConfig = StreamConfig()
-    """Silence and lateness."""
+    """Limits for silent agents and late steps."""
     heartbeat: Duration = 10.0
     """Interval at which firing alerts are repeated and the status is published."""
     http: HttpConfig = HttpConfig()
-    """Page, metrics, probes."""
+    """Status page, metrics and probes."""
     webhooks: Annotated[dict[Identifier, WebhookConfig], Field(max_length=20)] = {}
-    """Name -> a receiver of alerts over HTTP, for what does not speak MQTT."""
+    """Name -> a receiver of alerts over HTTP, for systems that do not use MQTT."""
     store: StoreConfig = StoreConfig()
     """What survives a restart."""
     limits: LimitsConfig = LimitsConfig()
@@ -357,11 +363,14 @@ class Config(BaseSettings):
         *_others: PydanticBaseSettingsSource,
         **_named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is passed in: the environment is merged by `load_config`, which can say where a value came from."""
+        """Read only the arguments.
+
+        `load_config` merges the environment, so that errors can say where a value came from.
+        """
         return (init_settings,)
 
     def where(self, *location: str | int) -> str:
-        """`config.yaml, line 12, formulas[0].formula`: how an error names a place in the configuration."""
+        """Return a place in the configuration as errors name it: `config.yaml, line 12, formulas[0].formula`."""
         return self._file.where(location) if self._file else dotted(location)
 
     def read_from(self, file: YamlFile) -> Config:
@@ -371,7 +380,7 @@ class Config(BaseSettings):
 
     @property
     def digest(self) -> str:
-        """Sha256 over everything but credentials: the same for a changed password, and for a webhook's changed path."""
+        """SHA-256 of everything except credentials, so a changed password or webhook path does not change it."""
         plain = self.model_dump(mode="json", by_alias=True)
         plain["mqtt"]["url"] = parse_broker(self.mqtt.url).address
         del plain["mqtt"]["username"], plain["mqtt"]["password"]
@@ -381,7 +390,7 @@ class Config(BaseSettings):
 
 
 def config_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of the file, for editors and for checks in CI."""
+    """Return the JSON Schema (2020-12) of the file, for editors and for checks in CI."""
     schema = Config.model_json_schema(by_alias=True)
     for section in (schema, *schema["$defs"].values()):
         for entry in section["properties"].values():
@@ -393,9 +402,10 @@ _BOUNDS = {"ge": "minimum", "le": "maximum"}
 
 
 def _write_plainly(entry: dict[str, Any]) -> None:
-    """A default as a person would write it; a section's defaults stand at its own settings. Ranges by their JSON names.
+    """Write the default as in a file, and the bounds by their JSON Schema names; drop the default of a section.
 
-    pydantic keeps its own names of bounds where a validator comes before them.
+    The settings of a section have their own defaults. If a validator precedes the bounds, pydantic leaves its own names
+    for them in the schema.
     """
     for ours, theirs in _BOUNDS.items():
         if ours in entry:

@@ -15,33 +15,33 @@ from monitor.sidecar.webhooks.target import parse_target
 class WebhookConfig(Section):
     """A receiver of alerts over HTTP: each change of an alarm is posted to it as a CloudEvent.
 
-    Posts about an agent are sent in order. Each is repeated until the receiver answers with a status from 200 to 299;
-    if the receiver refuses it and accepts others, it is set aside. The URL may be a secret, so only scheme and host are
-    printed. Files are read again at each attempt.
+    Posts about one agent are sent in order. A post is repeated until the receiver answers with a status from 200 to
+    299. If the receiver refuses a post but accepts others, the refused post is set aside. The URL may be a secret, so
+    only its scheme and host are printed. The files are read again at each attempt.
     """
 
     url: SecretStr | None = None
-    """Where to post: `https://host/path`; `http://` on loopback only, or with `plain`."""
+    """Address of the receiver, `https://host/path`. `http://` is allowed on loopback, and with `plain`."""
     url_file: Path | None = None
-    """A file that holds it, on one line."""
+    """A file that contains the URL, on one line."""
     plain: bool = False
-    """Allow `http://` beyond loopback: everyone on the way can read and change alerts."""
+    """Allow `http://` beyond loopback. Everyone on the network path can then read and change alerts."""
     secret_file: Path | None = None
-    """A file with the secret that signs each post, `whsec_` and base64; two, separated by a space, while one replaces
-    the other. Not signed if absent.
+    """A file that contains the secret that signs each post: `whsec_` followed by base64. While a secret is being
+    replaced, the file contains both, separated by a space. If absent, posts are not signed.
     """
     ca: Path | None = None
-    """PEM file of the authorities that may sign the receiver's certificate; those of the system if absent."""
+    """PEM file of the authorities that may sign the receiver's certificate; if absent, the system's authorities."""
     severities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)] | None = None
-    """Severities of the alarms to post; all if absent."""
+    """Severities of the alarms to post; if absent, all alarms are posted."""
     revisions: bool = True
-    """Post each new revision of a firing alarm too; `false`: only that it fires and how it closes."""
+    """Post each new revision of a firing alarm too. With `false`, only its start and its end are posted."""
     content_type: Literal["application/cloudevents+json", "application/json"] = "application/cloudevents+json"
-    """Content type of a post; the second for receivers that refuse the first, such as chat tools."""
+    """Content type of a post. Use `application/json` for receivers that refuse the default, such as chat tools."""
     timeout: Duration = 10.0
     """How long one attempt may take."""
     give_up: Duration = 86400.0
-    """A post is dropped if an attempt fails this long after the change of the alarm."""
+    """A post is dropped if an attempt fails and the alarm changed longer ago than this."""
 
     @model_validator(mode="after")
     def _consistent(self) -> WebhookConfig:
@@ -58,5 +58,5 @@ class WebhookConfig(Section):
 
     @property
     def address(self) -> str | None:
-        """Scheme and host of `url`; None if it is in a file."""
+        """Scheme and host of `url`; None if the URL is in a file."""
         return None if self.url is None else parse_target(self.url.get_secret_value(), plain=self.plain).address

@@ -11,7 +11,7 @@ __all__ = ["Location", "YamlFile", "dotted", "read_yaml"]
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Read `path`; every failure is a ConfigError that names the file and, if known, the line."""
+    """Read `path`. Raises ConfigError, which names the file and, if known, the line."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

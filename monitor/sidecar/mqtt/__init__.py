@@ -1,1 +1,1 @@
-"""The broker: connections, the inbox that bounds what comes in, the outbox of what goes out."""
+"""The broker: connections, the bounded inbox of received messages, and the outbox of messages to send."""

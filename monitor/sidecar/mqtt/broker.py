@@ -1,4 +1,4 @@
-"""Address of the broker and our credentials, in a value that does not print secrets.
+"""Address of the broker and the monitor's credentials, in a value that does not print secrets.
 
 Secrets in files are read at each connection, so they can be rotated without a restart.
 """
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from monitor.errors import ConfigError
 
 MAX_SECRET_BYTES = 4096
-"""Maximum size of a secret: a larger file is not a password or token."""
+"""Maximum size of a secret in bytes. A larger file is no password or token."""
 
 _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
@@ -28,7 +28,10 @@ class Tls:
 
 @dataclass(frozen=True)
 class Broker:
-    """Address of a broker and our credentials, as text or as files; its repr hides them. `tls`: None for plain TCP."""
+    """Address of a broker and credentials, as text or as files. The repr hides credentials.
+
+    `tls`: None for plain TCP.
+    """
 
     host: str
     port: int
@@ -45,7 +48,7 @@ class Broker:
         return f"{'mqtt' if self.tls is None else 'mqtts'}://{host}:{self.port}"
 
     def credentials(self) -> tuple[str, str | None] | None:
-        """Return the current user and password; None without a user. ConfigError if a file cannot be read."""
+        """Return the current user and password; None without a user. Raises ConfigError if a file cannot be read."""
         username, password = self.username, self.password
         if self.username_file is not None:
             username = read_secret(self.username_file, "mqtt.username_file")
@@ -65,7 +68,7 @@ def parse_broker(url: str) -> Broker:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as the resolver will
+        (host or "").encode("idna")  # the resolver does the same
     except ValueError:
         raise ValueError("is not a URL; write mqtt://host:port") from None
     if parts.scheme in {"ws", "wss"}:
@@ -88,7 +91,8 @@ def parse_broker(url: str) -> Broker:
 def read_secret(path: Path, key: str) -> str:
     """Return the secret in a file, without a final line break; `key`: the setting that names the file.
 
-    Raises ConfigError if it cannot be read, is empty, too long or more than one line. The content is not repeated.
+    Raises ConfigError if the file cannot be read, is empty, too long or has more than one line. The error does not
+    repeat the content.
     """
     try:
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
 """MQTT 3.1.1 and 5 as bytes, without I/O: the packets of a client that subscribes and publishes with QoS 0 and 1.
 
-Written here because the codecs at hand know one version each (mqtt5: only 5), or read a packet at a time (paho: 14 us
-for a PUBLISH and its acknowledgement). This one reads whatever has arrived, about 1 us a message; mqtt5, in Rust, needs
-as long, since most of it is the making of Python's values.
+The existing codecs support only one version (mqtt5: only 5), or read one packet at a time (paho: 14 us for a PUBLISH
+and its acknowledgement). This codec reads all that has arrived, in about 1 us per message. mqtt5, in Rust, needs the
+same time, most of it to create Python values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 Version: TypeAlias = Literal["5", "3.1.1"]
 Packet: TypeAlias = tuple[int, bytes]
-"""Type, as the first byte without its flags, and content of a packet that is no PUBLISH."""
+"""Type (first byte without flags) and content of a packet other than PUBLISH."""
 
 PING: Final = b"\xc0\x00"
 DISCONNECT: Final = b"\xe0\x00"
@@ -46,31 +46,34 @@ MAX_ID: Final = 65535
 CONNACK, PUBLISH, PUBACK, SUBACK, UNSUBACK, PINGRESP, GOODBYE = 0x20, 0x30, 0x40, 0x90, 0xB0, 0xD0, 0xE0
 
 NEVER: Final = 0xFFFFFFFF
-"""Session expiry interval: the broker keeps our session for good, as 3.1.1 has it."""
+"""Session expiry interval with which the broker keeps the session forever, as in 3.1.1."""
 
 LONGEST: Final = 32 << 20
-"""Bytes of a packet that are kept: beyond any `limits.message_bytes`, so that a message which is too long arrives, and
-is reported. With MQTT 5 the broker may send no longer one; with 3.1.1, where it cannot be told, the rest is dropped."""
+"""Maximum number of bytes kept of a packet. It exceeds any `limits.message_bytes`, so that a message that is too long
+arrives and is reported. With MQTT 5 the broker may not send longer packets. With 3.1.1 the broker cannot know the
+limit, and the rest of a longer packet is dropped."""
 
 LONGEST_ANSWER: Final = 256 << 10
-"""Bytes of a packet that is no message: a reason and properties, each of 64 KiB at most, and none is needed so long."""
+"""Maximum number of bytes of a packet other than PUBLISH. Its texts may have up to 64 KiB each."""
 
 KEPT: Final = 256
-"""Bytes of a topic that is kept decoded, for its agent's next message; with 65,535, thousands would fill the memory."""
+"""Maximum number of bytes of a topic whose decoded text is cached. Thousands of topics of 65,535 bytes would fill the
+memory."""
 
 UNSUPPORTED: Final = 0x84
 _OLD_CODES: Final = {1: UNSUPPORTED, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """CONNACK's codes in 3.1.1 -> those of 5."""
 
 EXPIRY, KEEPALIVE, RECEIVE_MAXIMUM, MAX_QOS, RETAIN, MAX_PACKET = 0x11, 0x13, 0x21, 0x24, 0x25, 0x27
-"""Properties that we send or heed."""
+"""Properties that this client sends or uses."""
 _short = struct.Struct(">H")
 
 
 class Greeting(NamedTuple):
-    """CONNACK. `code`: a reason of MQTT 5, also from a broker that speaks 3.1.1; 0 if it lets us in.
+    """CONNACK. `code`: a reason code of MQTT 5, also for a broker that speaks 3.1.1; 0 if the broker accepts.
 
-    `old`: it answers as 3.1.1 has it. `keepalive`: seconds that it demands instead of ours.
+    `old`: whether the answer has the form of 3.1.1. `keepalive`: seconds that the broker demands instead of the
+    requested keepalive.
     """
 
     session_present: bool
@@ -85,16 +88,16 @@ class Greeting(NamedTuple):
 
 
 class BrokerReply(NamedTuple):
-    """PUBACK or SUBACK; or DISCONNECT, with id 0. `words`: why the broker refuses or ends; None if not."""
+    """PUBACK, SUBACK, or DISCONNECT with id 0. `words`: why the broker refuses or disconnects; None if it accepts."""
 
     id: int
     words: str | None
 
 
 class Codec:
-    """Both directions of one connection in one version; keeps the beginning of a packet until the rest comes.
+    """Encoder and decoder of one connection, for one version. It keeps the beginning of a packet until the rest comes.
 
-    What is kept is bounded by `LONGEST`, however long a packet is said to be, and in however small pieces it comes.
+    At most `LONGEST` bytes are kept, whatever length a packet declares and however small its pieces are.
     """
 
     def __init__(self, version: Version) -> None:
@@ -103,16 +106,16 @@ class Codec:
         """no properties"""
         self._kept = bytearray()
         self._needed = 0
-        self._cut: tuple[str, bytes, int] | None = None  # the kept part of a message whose rest is dropped
-        self._dropping = 0  # bytes of that rest
+        self._cut: tuple[str, bytes, int] | None = None  # kept part of a message whose rest is dropped
+        self._dropping = 0  # remaining bytes to drop
 
     # ---- received ----
 
     def feed(self, data: bytes) -> tuple[list[tuple[str, bytes, int]], list[Packet]]:
         """Return the messages (topic, payload, id; 0 for QoS 0) and the other packets that `data` completes, in order.
 
-        The topic of a message is empty if it is not UTF-8: a broker should not forward it. MalformedPacketError for
-        anything that a broker may not send, as soon as its first bytes say so.
+        The topic is empty if it is not UTF-8; a broker should not forward such a message. Raises MalformedPacketError
+        for a packet that a broker may not send, as soon as its first bytes show it.
         """
         messages: list[tuple[str, bytes, int]] = []
         packets: list[Packet] = []
@@ -156,7 +159,10 @@ class Codec:
         return messages, packets
 
     def _drop(self, data: bytes, messages: list[tuple[str, bytes, int]]) -> bytes:
-        """Drop the rest of a message that is too long; at its end add what is kept of it. Return what follows."""
+        """Drop the rest of a message that is too long, and at its end add its kept part.
+
+        Return the bytes that follow.
+        """
         dropped = min(self._dropping, len(data))
         self._dropping -= dropped
         if not self._dropping and self._cut is not None:
@@ -165,7 +171,7 @@ class Codec:
         return data[dropped:]
 
     def greeting(self, content: bytes) -> Greeting:
-        """Return what CONNACK says."""
+        """Return the content of CONNACK."""
         demand(len(content) >= 2)
         code = _OLD_CODES.get(content[1], content[1])
         old = len(content) == 2
@@ -183,7 +189,7 @@ class Codec:
         )
 
     def answer(self, packet: Packet) -> BrokerReply:
-        """Return what PUBACK, SUBACK or DISCONNECT says."""
+        """Return the content of PUBACK, SUBACK or DISCONNECT."""
         kind, content = packet
         given: Properties = {}
         at, codes = 0 if kind == GOODBYE else 2, b""
@@ -238,13 +244,13 @@ class Codec:
         return _packet(0xA2, _short.pack(number), self._nothing, _text(topic))
 
     def publish(self, topic: str, payload: bytes, *, number: int, retain: bool) -> bytes:
-        """Return PUBLISH; with QoS 0 if `number`, its id, is 0."""
+        """Return PUBLISH with the id `number`; if `number` is 0, with QoS 0."""
         kind = PUBLISH | (number > 0) << 1 | retain
         return _packet(kind, _text(topic), _short.pack(number) if number else b"", self._nothing, payload)
 
 
 def acknowledge(numbers: Iterable[int]) -> bytes:
-    """Return a PUBACK for each message, in this order; the same in both versions."""
+    """Return a PUBACK for each message, in this order. It is the same in both versions."""
     acknowledged = [0x40020000 | number for number in numbers]
     return struct.pack(f">{len(acknowledged)}I", *acknowledged)
 

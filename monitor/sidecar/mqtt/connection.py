@@ -1,6 +1,6 @@
-"""One connection to an MQTT broker: our codec as a protocol of asyncio, which reads and writes in batches.
+"""One connection to an MQTT broker: an asyncio protocol that reads and writes in batches.
 
-One read takes what has arrived; one write sends all that a loop iteration has to say, over TLS as one record.
+One read takes all bytes that have arrived. One write sends all packets of a loop iteration; over TLS it is one record.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ T = TypeVar("T")
 LOG: Final = logging.getLogger("monitor.mqtt")
 
 READ: Final = 1 << 16
-"""Bytes per read: some 800 steps, enough to see a backlog, without starving other tasks."""
+"""Maximum number of bytes per read: some 800 steps, enough to recognize a backlog, without starving other tasks."""
 
 DIAL_PATIENCE: Final = 15.0
-"""Seconds to resolve the address, connect and encrypt. A resolver can hang for longer; then we retry."""
+"""Seconds to resolve the address, connect and encrypt. A resolver can hang longer; the attempt is then repeated."""
 
-REFUSALS: Final = 10  # reasons logged per connection; some brokers give each refused message one of its own
+REFUSALS: Final = 10  # maximum number of reasons logged per connection; some brokers give each refused message its own
 
-SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of these packets; messages of ours have others
+SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of these packets; published messages have other ids
 
 
 class Connection(asyncio.BufferedProtocol):
     """One connection attempt, from CONNECT to DISCONNECT.
 
-    `number` goes into receipts. With MQTT 5 the broker sends at most `receive` messages unacknowledged. `arrived` is
-    called with the messages of a read; it returns how many it takes, and what is left waits for `resume` if it called
-    `pause`. `published` is called with the id of each message of ours that needs no more. `lost` is done, with the
-    reason, when the connection is over.
+    `number` is the connection's number in receipts. With MQTT 5 the broker sends at most `receive` unacknowledged
+    messages. `arrived` is called with the messages of a read and returns how many it takes; if it called `pause`, the
+    rest waits for `resume`. `published` is called with the id of each published message that is settled. `lost` is a
+    future; its result is the reason why the connection ended.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = self._over = False
         self._unsent: list[bytes] = []
         self._id = UNSUBSCRIBE
-        self._topics: dict[int, str] = {}  # of messages of ours that are not acknowledged
+        self._topics: dict[int, str] = {}  # id -> topic of published messages that are not acknowledged
         self._refusals: set[str] = set()
 
     async def open(self) -> None:
-        """Connect and subscribe; BrokerError if either fails. Unacknowledged messages follow.
+        """Connect and subscribe. Raises BrokerError if either fails. Unacknowledged messages follow.
 
-        If the broker kept our session, it has our subscription and may send thousands of messages before SUBACK, so we
-        do not wait for it. If it refuses later, the connection is `lost`.
+        If the broker kept the session, it has the subscription and may send thousands of messages before SUBACK, so
+        this method does not wait for SUBACK. If the broker refuses later, the connection is `lost`.
         """
         try:
             async with asyncio.timeout(DIAL_PATIENCE):
@@ -94,20 +94,21 @@ class Connection(asyncio.BufferedProtocol):
                 await self._response(self._subscribed, "no response to the subscription")
         except BaseException as error:
             self.abort()
-            if isinstance(error, OSError | ConfigError):  # a file was replaced by a bad one; the next may be good
+            if isinstance(error, OSError | ConfigError):  # a file may be wrong for a moment while it is replaced
                 words = self._dial.explain(error) or f"no connection within {DIAL_PATIENCE:.0f} s"
                 raise BrokerError(words) from error
             raise
 
     @property
     def window(self) -> int:
-        """Number of messages that the broker accepts unacknowledged."""
+        """Maximum number of unacknowledged messages that the broker accepts."""
         return self._greeted.result().receive_maximum
 
     def publish(self, publication: Publication) -> int:
         """Send a message; return the id with which `published` will be called.
 
-        What the broker does not support is left out: QoS 1, the wish to retain it, or a message that is too large.
+        If the broker does not support QoS 1 or retained messages, the message is sent without. A too large message is
+        not sent.
         """
         terms = self._greeted.result()
         self._id = next(n for i in range(codec.MAX_ID) if (n := (self._id + i) % codec.MAX_ID + 1) not in self._topics)
@@ -127,14 +128,14 @@ class Connection(asyncio.BufferedProtocol):
         self._write(codec.acknowledge([receipt.message_id for receipt in receipts]))
 
     def pause(self) -> None:
-        """Read no more; the broker has to wait."""
+        """Stop reading, so that the broker has to wait."""
         self._paused = True
         self.keepalive.deafen()
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again, unless the connection is over, which the caller may not know yet."""
+        """Continue reading, unless the connection is over."""
         if self._paused:
             self._paused = False
             self.keepalive.listen()
@@ -143,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
     async def close(self, patience: float) -> None:
         """Disconnect in order, so that the last will is not sent; abort after `patience` seconds.
 
-        What the broker sends meanwhile is not taken; it comes again on the next connection.
+        Messages that the broker sends meanwhile are not taken. The broker sends them again on the next connection.
         """
         self._arrived = len
         self._write(codec.DISCONNECT)
@@ -154,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def abort(self) -> None:
-        """Close at once; no effect if it is closed already."""
+        """Close at once. No effect if the connection is closed already."""
         self.keepalive.stop()
         self._flush()
         self._end("ended here")
@@ -166,8 +167,12 @@ class Connection(asyncio.BufferedProtocol):
     # ---- connecting ----
 
     async def _connect(self) -> None:
-        """Connect, encrypt and greet, with the current credentials and certificates. OSError or ConfigError."""
-        # Not in the loop's own threads: the process waits for them at its end, and so for a hanging resolver.
+        """Connect, encrypt and send CONNECT, with the current credentials and certificates.
+
+        Raises OSError or ConfigError.
+        """
+        # The loop's own threads are not used: the process waits for them at its end, so a hanging resolver would delay
+        # it.
         credentials, context = await in_thread(self._dial.reach)
         session = self._session
         await self._loop.create_connection(
@@ -199,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to read to."""
+        """Return the buffer to read into."""
         del sizehint
         return self._buffer
 
@@ -229,14 +234,14 @@ class Connection(asyncio.BufferedProtocol):
     # ---- reading and writing ----
 
     def _pass_on(self) -> None:
-        """Pass on what was read, and read on unless that is to pause."""
+        """Pass on the messages that were read, and continue reading unless `pause` was called."""
         if self._unread and not self._paused and not self.lost.done():
             del self._unread[: self._arrived(self._unread)]
         if self._transport is not None and not self._paused and not self.lost.done():
             self._transport.resume_reading()
 
     def _take(self, packet: Packet) -> None:
-        """React to what the broker answers."""
+        """Process an answer of the broker."""
         match packet[0]:
             case codec.CONNACK if not self._greeted.done():
                 self._greet(self._codec.greeting(packet[1]))
@@ -267,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
             self.keepalive.start()
 
     def _complete(self, answer: codec.BrokerReply) -> None:
-        """Note that a message of ours needs no more."""
+        """Note that a published message is settled, accepted or refused."""
         if (topic := self._topics.pop(answer.id, None)) is None:
             return
         if answer.words is not None and answer.words not in self._refusals and len(self._refusals) < REFUSALS:
@@ -277,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
         self._published(answer.id)
 
     def _write(self, content: bytes) -> None:
-        """Send this with everything else that this loop iteration has to say; nothing after DISCONNECT."""
+        """Send the bytes together with the other packets of this loop iteration. After DISCONNECT, send nothing."""
         if self._over:
             return
         if not self._unsent:
@@ -292,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _ping(self) -> None:
         self._write(codec.PING)
-        self._flush()  # at once, since the broker's time begins
+        self._flush()  # at once, because the broker's time to answer begins
 
     def _give_up(self, reason: str) -> None:
         self._end(reason)

@@ -1,4 +1,4 @@
-"""How a broker is reached: parameters of the session, the socket, and why it fails."""
+"""Reach a broker: parameters of the session, the socket, and explanations of failures."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CONNECT_PATIENCE: Final = 4.0
 """Seconds for TCP to connect to one address, and for each response of the broker after that."""
 
 HANDSHAKE: Final = 8.0
-"""Seconds for a whole TLS handshake: a peer that sends a byte now and then could delay it indefinitely."""
+"""Seconds for a whole TLS handshake. Without a limit, a peer that sends a byte now and then could delay it forever."""
 
 QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
-"""Option of TCP sockets; None where the system has none."""
+"""Option of TCP sockets; None if the system does not have it."""
 
 NO_GREETING: Final = "no response to CONNECT; if the broker does not speak MQTT 5, set mqtt.version: 3.1.1"
 
@@ -31,7 +31,7 @@ UNEXPLAINED: Final = (
 
 
 class BrokerError(Exception):
-    """The broker cannot be reached, refuses us, or is gone. `BrokerLink` catches it and retries."""
+    """The broker cannot be reached, refuses the connection, or is gone. `BrokerLink` catches this error and retries."""
 
 
 class OldBrokerError(BrokerError):
@@ -42,7 +42,8 @@ class OldBrokerError(BrokerError):
 class SessionConfig:
     """Parameters of the MQTT session. `keepalive`: seconds.
 
-    `left`: topic of an earlier configuration's steps, to unsubscribe from: a persistent session keeps subscriptions.
+    `left`: topic of steps in an earlier configuration. The client unsubscribes from it, because a persistent session
+    keeps subscriptions.
     """
 
     broker: Broker
@@ -55,32 +56,32 @@ class SessionConfig:
 
 
 class Dial:
-    """One attempt to reach a broker, in a thread of its own, which may take longer than anybody waits."""
+    """One attempt to reach a broker, in a thread of its own. The attempt may take longer than the caller waits."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._given_up = False
         self.socket: socket.socket | None = None
         self.greeted = False
-        """the broker has answered, so what ends the connection later is not for want of the right port"""
+        """whether the broker has answered; later failures then do not come from a wrong port"""
 
     def reach(self) -> tuple[tuple[str, str | None] | None, ssl.SSLContext | None]:
-        """Connect; return the current credentials, and the context for TLS. OSError or ConfigError."""
+        """Connect; return the current credentials and the context for TLS. Raises OSError or ConfigError."""
         broker = self._broker
         credentials = broker.credentials()
         context = None if broker.tls is None else make_context(broker.tls)
         self.socket = socket.create_connection((broker.host, broker.port), CONNECT_PATIENCE)
         self.socket.setblocking(False)  # noqa: FBT003 - its one argument
         if self._given_up:
-            self.socket.close()  # unsent: our CONNECT would end the connection that was made meanwhile
+            self.socket.close()  # CONNECT must not be sent: it would end the connection that was made meanwhile
         return credentials, context
 
     def acknowledge(self) -> None:
-        """Have TCP acknowledge what was read at once, where the system lets us (Linux).
+        """Make TCP acknowledge the bytes read at once, if the system supports this (Linux).
 
-        Brokers leave Nagle's algorithm on (RFC 896): they hold the next small packets back until what they sent is
-        acknowledged, by what we write or after up to 40 ms; to a PUBACK for an alert we write nothing. The setting
-        does not last (tcp(7)), so this is called after each read.
+        Brokers use Nagle's algorithm (RFC 896): they hold back further small packets until earlier bytes are
+        acknowledged. TCP acknowledges them with the next bytes that we write, or after up to 40 ms; after a PUBACK for
+        an alert we write nothing. The setting does not last (tcp(7)), so this is called after each read.
         """
         if QUICKACK is not None and self.socket is not None:
             with suppress(OSError):
@@ -93,7 +94,10 @@ class Dial:
             self.socket.close()
 
     def explain(self, error: Exception) -> str:
-        """Return the reason for the log: a broker that rejects our certificate or protocol often just hangs up."""
+        """Return the reason for the log.
+
+        A broker that rejects the certificate or protocol often closes without a reason.
+        """
         words = explain(error) if isinstance(error, OSError) else str(error)
         hung_up = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
         if hung_up and not self.greeted:

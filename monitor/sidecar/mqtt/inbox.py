@@ -1,6 +1,6 @@
 """Bounded queue between the broker and the pipeline.
 
-When it is full, new messages are dropped and a `Dropped` entry takes their place in the order.
+When the queue is full, new messages are dropped, and a `Dropped` entry takes their place in the order.
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ import msgspec
 from monitor.types import Instant
 
 MAX_TOPICS: Final = 1000
-"""Topics counted separately while the inbox is full; other agents' lost steps still show by their sequence numbers."""
+"""Maximum number of topics whose dropped messages are counted separately. Gaps in sequence numbers show the losses of
+others."""
 
 MAX_RECEIPTS: Final = 65_535
-"""Dropped messages acknowledged together: as many as a broker may have in flight. It sends others again."""
+"""Maximum number of dropped messages acknowledged together: as many as a broker may have in flight. It sends further
+ones again."""
 
 LARGE: Final = 64 << 20
-"""Bytes that make the inbox full, however few messages they are."""
+"""Bytes of payload that make the inbox full, however few messages there are."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Acknowledges a message on its own connection; on a later one its number may belong to another message."""
+    """Acknowledges a message on the connection of the message.
+
+    On a later connection the id may belong to another message.
+    """
 
     connection: int
     message_id: int
@@ -45,7 +50,8 @@ class Arrived(msgspec.Struct, frozen=True):
 class Dropped:
     """Messages of one topic that were dropped because the inbox was full.
 
-    The last entry of a gap has the `receipts` of all of it, so that they are acknowledged in the order of arrival.
+    The last entry of a gap has the `receipts` of all its dropped messages, so that they are acknowledged in the order
+    of arrival.
     """
 
     now: Instant
@@ -57,8 +63,9 @@ class Dropped:
 class Inbox:
     """Bounded FIFO queue, used from one thread (the loop's).
 
-    With `limit` messages or `LARGE` bytes it is `full`. Once a message was dropped, all are until it is half empty: one
-    long gap is better than many short ones. `on_half_empty` is called when a full inbox has become half empty.
+    With `limit` messages or `LARGE` bytes the queue is `full`. After a message was dropped, all messages are dropped
+    until the queue is half empty, because one long gap is better than many short ones. `on_half_empty` is called when a
+    full queue has become half empty.
     """
 
     def __init__(self, limit: int) -> None:
@@ -72,12 +79,12 @@ class Inbox:
         self._something = asyncio.Event()
 
     def __len__(self) -> int:
-        """Return the number of messages waiting."""
+        """Return the number of waiting messages."""
         return self._messages
 
     @property
     def full(self) -> bool:
-        """True if no more messages should come for now: they would be dropped."""
+        """True if further messages would be dropped now."""
         return self._dropping or self._messages >= self.limit or self._bytes >= LARGE
 
     def put(self, message: Arrived) -> bool:
@@ -112,13 +119,13 @@ class Inbox:
             if self._was_full:
                 self._report_space()
         else:
-            if self._dropped.get(entry.topic) is entry:  # else it is of an earlier gap
+            if self._dropped.get(entry.topic) is entry:  # otherwise the entry belongs to an earlier gap
                 del self._dropped[entry.topic]
             self._last = None if entry is self._last else self._last
         return entry
 
     def _drop(self, message: Arrived) -> None:
-        """Count the messages dropped between two accepted ones in one entry per topic, up to MAX_TOPICS."""
+        """Count the messages dropped between two accepted messages, in one entry per topic, up to MAX_TOPICS."""
         self._dropping = True
         topic = message.topic if message.topic in self._dropped or len(self._dropped) < MAX_TOPICS else ""
         entry = self._dropped.get(topic)
@@ -143,5 +150,5 @@ class Inbox:
         self._something.set()
 
     async def wait(self) -> None:
-        """Wait until there may be something to take, or `wake` is called."""
+        """Wait until `take` may return an entry, or `wake` is called."""
         await self._something.wait()

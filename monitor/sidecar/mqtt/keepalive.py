@@ -1,4 +1,4 @@
-"""Pings, and when a broker that does not answer them counts as lost."""
+"""Send pings, and decide when a broker that does not answer counts as lost."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 class KeepAlive:
-    """Calls `ping` if either side was silent for half of `seconds`, and `lost`, with the reason, if nothing follows.
+    """Calls `ping` if either side was silent for half of `seconds`; calls `lost`, with the reason, if nothing follows.
 
-    How long the broker takes is counted from the ping, not from what was heard before: this process may have been
-    suspended since. While we are `deaf`, because we do not read, the broker cannot be lost.
+    The broker's time to answer is counted from the ping and not from its last message, because this process may have
+    been suspended in between. While reading is paused (`deaf`), the broker does not count as lost.
     """
 
     def __init__(self, seconds: float, ping: Callable[[], None], lost: Callable[[str], None]) -> None:
@@ -20,12 +20,12 @@ class KeepAlive:
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._heard = self._said = self._loop.time()
-        self._pinged = math.inf  # the first ping that nothing has followed
+        self._pinged = math.inf  # time of the first ping since the broker last sent something
         self._deaf = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin; look again each quarter of `seconds`."""
+        """Begin to check, every quarter of `seconds`."""
         now = self._loop.time()
         if not self._deaf and now - self._pinged > 0.75 * self.seconds:
             self._lost(f"the broker says nothing for {now - self._heard:.0f} s")
@@ -36,7 +36,7 @@ class KeepAlive:
         self._timer = self._loop.call_later(self.seconds / 4, self.start)
 
     def stop(self) -> None:
-        """End; no effect if it has not begun."""
+        """Stop checking. No effect if the checks have not begun."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -49,9 +49,9 @@ class KeepAlive:
         self._said = self._loop.time()
 
     def deafen(self) -> None:
-        """Note that we do not read."""
+        """Note that reading is paused."""
         self._deaf = True
 
     def listen(self) -> None:
-        """Note that we read again; the broker has the time for an answer from the next ping on."""
+        """Note that reading continues. The broker's time to answer begins with the next ping."""
         self._deaf, self._pinged = False, math.inf

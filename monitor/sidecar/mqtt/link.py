@@ -1,12 +1,12 @@
-"""One persistent MQTT session, over as many connections as it takes.
+"""One persistent MQTT session over any number of connections.
 
-A message is acknowledged once it is processed and on disk, so the broker resends it after a crash (at-least-once).
+A message is acknowledged after it is processed and on disk, so the broker resends it after a crash (at-least-once).
 
-Back-pressure: with MQTT 5 a broker may send half an inbox of unacknowledged messages at most, which does not fill it.
-With 3.1.1 its own limit does not slow it down, and not every broker keeps to that of MQTT 5: mosquitto 2.0.11 sends as
-many again for each acknowledgement while messages are queued (its issue 2301). So when the inbox is full we stop
-reading, and the broker queues. If it is still full after half a keepalive, we read on and drop steps, and notify the
-pipeline, by agent.
+Back-pressure: with MQTT 5 a broker may send at most half an inbox of unacknowledged messages, which does not fill the
+inbox. With 3.1.1 the client cannot set a limit. Not every broker keeps the limit of MQTT 5: mosquitto 2.0.11 exceeds it
+while messages are queued (its issue 2301). So when the inbox is full, the link stops reading, and the broker queues
+messages. If the inbox is still full after half a keepalive, the link continues reading, drops steps, and notifies the
+pipeline for each agent.
 """
 
 from __future__ import annotations
@@ -33,24 +33,26 @@ LOG: Final = logging.getLogger("monitor.mqtt")
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
-"""Seconds before reconnecting: exponential backoff, each shortened at random by up to a half."""
+"""Minimum and maximum seconds before reconnecting: exponential backoff, each pause shortened at random by up to a half.
+"""
 
 STEADY: Final = 1.0
-"""Seconds after which a connection counts as a success. One lost earlier increases the backoff: otherwise two sidecars
-with one client id would disconnect each other many times a second.
-"""
+"""Seconds after which a connection counts as a success. A connection lost earlier increases the backoff. Otherwise two
+sidecars with the same client id would disconnect each other many times a second."""
 
 WINDOW: Final = 5_000
-"""Maximum number of our messages in flight, if the broker accepts as many. Acknowledgements arrive behind the broker's
-steps, which are not read while the inbox is full: with 500, no alert was sent for that long.
-"""
+"""Maximum number of published messages in flight, if the broker accepts so many. Acknowledgements arrive behind steps,
+which are not read while the inbox is full. With a window of 500, no alert was sent during that time."""
 
 GOODBYE: Final = 1.5
 """Seconds for the last messages, and for DISCONNECT. Messages not sent by then are sent after the restart."""
 
 
 class BrokerLink:
-    """Connection to the broker, kept up. `changed(up)` is called on the loop when it is made and when it is lost."""
+    """Connection to the broker, renewed when lost.
+
+    `changed(up)` is called on the loop when it is made and when it is lost.
+    """
 
     def __init__(
         self,
@@ -81,7 +83,10 @@ class BrokerLink:
         return self._up
 
     def acknowledge(self, receipts: Sequence[Receipt]) -> None:
-        """Acknowledge messages to the broker, except those of an older connection, which are resent."""
+        """Acknowledge messages to the broker.
+
+        Messages of an older connection are left out, because the broker resends them.
+        """
         current = [receipt for receipt in receipts if receipt.connection == self._connections]
         if self._connection is not None and current:
             self._connection.acknowledge(current)
@@ -106,9 +111,9 @@ class BrokerLink:
             await _pause(stop, failures)
 
     async def _connect(self, stop: asyncio.Event) -> None:
-        """Run one connection until `stop`; BrokerError if it fails or ends before."""
+        """Run one connection until `stop` is set. Raises BrokerError if the connection fails or ends before."""
         self._connections += 1
-        receive = min(max(1, self._inbox.limit // 2), MAX_ID)  # what comes again after a loss fits, too
+        receive = min(max(1, self._inbox.limit // 2), MAX_ID)  # so messages resent after a lost connection fit too
         self._connection = connection = Connection(
             self._session, self._connections, self._arrived, self._published, self._clock, receive=receive
         )
@@ -129,7 +134,10 @@ class BrokerLink:
         self._up = False
 
     async def _serve(self, connection: Connection, stop: asyncio.Event) -> None:
-        """Send and receive until `stop`, then empty the outbox and disconnect; BrokerError if the broker is lost."""
+        """Send and receive until `stop` is set, then empty the outbox and disconnect.
+
+        Raises BrokerError if the broker is lost.
+        """
         sending = asyncio.create_task(self._send(connection))
         stopping = asyncio.create_task(stop.wait())
         tasks: set[asyncio.Task[Any]] = {sending, stopping}
@@ -178,9 +186,11 @@ class BrokerLink:
     # ---- backpressure ----
 
     def _arrived(self, messages: Sequence[Arrived]) -> int:
-        """Put messages into the inbox; return how many: once it is full, the others wait with the broker's.
+        """Put messages into the inbox; return how many were put.
 
-        It may be full before the first of them, of what an earlier connection brought.
+        When the inbox is full, the rest waits and reading pauses.
+
+        The inbox may be full before the first message, with messages of an earlier connection.
         """
         for count, message in enumerate(messages):
             if self._inbox.full and not self._holding and self._connection is not None:
@@ -193,8 +203,11 @@ class BrokerLink:
         return len(messages)
 
     def _give_up_holding(self) -> None:
-        """Read on although the inbox is full, and drop messages: the broker's ping responses would be missed."""
-        if not self._inbox.full:  # steps are processed, if slowly
+        """Continue reading although the inbox is full, and drop messages.
+
+        Otherwise ping responses of the broker would be missed.
+        """
+        if not self._inbox.full:  # steps are processed, although slowly
             self._resume()
             return
         LOG.warning("%d messages wait and the broker can be held back no longer: steps are dropped", len(self._inbox))

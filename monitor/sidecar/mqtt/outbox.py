@@ -1,4 +1,4 @@
-"""Queue of messages to send, in order, until the receiver, broker or webhook, has acknowledged them."""
+"""Queue of messages to send in order. They stay until the receiver (broker or webhook) has acknowledged them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from monitor.sidecar.effects import Publication
 
 LOG: Final = logging.getLogger("monitor.mqtt")
 MOST_NAMED: Final = 10
-"""Topics named in one log line."""
+"""Maximum number of topics named in one log line."""
 
 
 class Numbers:
-    """Numbers for the messages of all outboxes that share a store."""
+    """Source of numbers for the messages of all outboxes that share a store."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -29,17 +29,18 @@ class Numbers:
         return numbered
 
     def skip(self, number: int) -> None:
-        """Give only numbers beyond this one from now on."""
+        """Give only numbers larger than this one from now on."""
         self._next = max(self._next, number + 1)
 
 
 class Outbox:
-    """First in, first out, `limit` messages at most; used from one thread (the loop's).
+    """First-in-first-out queue of at most `limit` messages, used from one thread (the loop's).
 
-    A message is numbered first, so that it can be noted under its number, and put in after that. Everything we publish
-    is retained, so only the newest message of a topic matters in the end: beyond `limit`, older messages of the topics
-    with most of them are given up, the log says which, and `given_up` is called with their number. The limit is for
-    memory (some 200 MB): no outage that a broker's queue of steps outlasts comes near it. `receiver`: for the log.
+    A message first gets a number, under which it can be stored, and is then put into the queue. All published messages
+    are retained, so in the end only the newest message of a topic matters. Beyond `limit`, older messages of the topics
+    with the most messages are dropped; they are logged, and `given_up` is called with their count. The limit bounds
+    memory (some 200 MB). An outage that reaches it also overflows the broker's queue of steps. `receiver`: name of the
+    receiver, for the log.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Outbox:
         self._given_up = given_up
         self._waiting: OrderedDict[int, Publication] = OrderedDict()
         self._unsent: deque[int] = deque()
-        """numbers of those not taken on this connection, in order; some may be given up"""
+        """numbers of messages not yet taken on this connection, in order; some may have been dropped"""
         self._finished: list[int] = []
         self._last = math.inf
         self._something = asyncio.Event()
@@ -72,11 +73,14 @@ class Outbox:
         return number in self._waiting
 
     def number(self, publications: Iterable[Publication]) -> list[tuple[int, Publication]]:
-        """Give messages the numbers under which they will be sent. What only repeats one that waits is left out."""
+        """Give messages their numbers. A message that only repeats a waiting message is left out."""
         return self._numbers.give(self._without_copies(list(publications)))
 
     def put(self, numbered: Sequence[tuple[int, Publication]]) -> None:
-        """Add messages to send, also those of an earlier process; after `finish` they wait for the next process."""
+        """Add messages to send, also messages of an earlier process.
+
+        Messages added after `finish` wait for the next process.
+        """
         if not numbered:
             return
         self._waiting.update(numbered)
@@ -88,7 +92,7 @@ class Outbox:
         self._update_emptied()
 
     def finish(self, last: Publication) -> None:
-        """Add the very last message to send: none may overtake it, none may come after it."""
+        """Add the very last message to send. All other messages are sent before it, and none after it."""
         numbered = self._numbers.give([last])
         self.put(numbered)
         self._last = numbered[-1][0]
@@ -99,7 +103,7 @@ class Outbox:
         return self._waiting.get(number)
 
     def poll(self) -> tuple[int, Publication] | None:
-        """Return the oldest message not taken on this connection, and its number; None if there is none yet."""
+        """Return the number and the oldest message not yet taken on this connection; None if there is none."""
         while self._unsent and self._unsent[0] <= self._last:
             number = self._unsent.popleft()
             if (publication := self._waiting.get(number)) is not None:
@@ -108,17 +112,20 @@ class Outbox:
         return None
 
     async def more(self) -> None:
-        """Wait until `poll`, which found nothing, may find something."""
+        """Wait until `poll` may return a message."""
         await self._something.wait()
 
     async def take(self) -> tuple[int, Publication]:
-        """Wait for the oldest message not taken on this connection; return it and its number. It stays until `done`."""
+        """Wait for the oldest message not yet taken on this connection; return it with its number.
+
+        It stays until `done`.
+        """
         while (found := self.poll()) is None:
             await self.more()
         return found
 
     def rewind(self) -> None:
-        """Begin again on a new connection: send what was not acknowledged on the old one."""
+        """Begin again on a new connection, with the messages that were not acknowledged on the old one."""
         self._unsent = deque(self._waiting)
         self._something.set()
 
@@ -130,7 +137,7 @@ class Outbox:
         self._update_emptied()
 
     def waiting(self) -> list[tuple[int, Publication]]:
-        """Return what must still be sent after a restart: all but repetitions."""
+        """Return the messages that would have to be sent after a restart: all except repetitions."""
         return [(number, publication) for number, publication in self._waiting.items() if not publication.repeats]
 
     @property
@@ -139,7 +146,7 @@ class Outbox:
         return bool(self._finished)
 
     def finished(self) -> list[int]:
-        """Return the numbers of messages that need not be sent any more, each once."""
+        """Return the numbers of messages that need not be sent any more. Each number is returned once."""
         finished, self._finished = self._finished, []
         return finished
 
@@ -148,7 +155,7 @@ class Outbox:
         await self._nothing.wait()
 
     def _without_copies(self, publications: list[Publication]) -> list[Publication]:
-        """Leave out repetitions of messages that wait: a new connection resends these anyway."""
+        """Leave out repetitions of waiting messages, because a new connection resends the waiting messages anyway."""
         if not any(publication.repeats for publication in publications):
             return publications
         waiting = {(publication.topic, publication.payload) for publication in self._waiting.values()}
@@ -159,13 +166,13 @@ class Outbox:
         ]
 
     def _update_emptied(self) -> None:
-        if all(number > self._last for number in self._waiting):  # in order: looks at the first, if any is to be sent
+        if all(number > self._last for number in self._waiting):  # in order, so usually one comparison
             self._nothing.set()
         else:
             self._nothing.clear()
 
     def _thin_out(self) -> None:
-        """Give up messages until a tenth of the limit is free, of the topics with most: a flood costs its own."""
+        """Drop messages of the topics with the most messages until a tenth of the limit is free."""
         numbers: dict[str, list[int]] = {}
         for number, publication in self._waiting.items():
             numbers.setdefault(publication.topic, []).append(number)

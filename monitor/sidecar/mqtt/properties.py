@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 Properties: TypeAlias = dict[int, int | bytes]
 
 REFERENCE, REASON = 0x1C, 0x1F
-"""Texts that explain a reason."""
+"""Properties with texts that explain a reason."""
 
 _NAMES: Final = (
     "Unspecified error,Malformed packet,Protocol error,Implementation specific error,Unsupported protocol version,"
@@ -20,23 +20,24 @@ _NAMES: Final = (
     "Subscription identifiers not supported,Wildcard subscriptions not supported"
 )
 _REASONS: Final = _NAMES.split(",")
-"""Reasons of MQTT 5 from 0x80 on; smaller ones are none to give up for."""
+"""Reasons of MQTT 5 from 0x80 on. Smaller codes are no errors."""
 
 _FIXED: Final = {
     **dict.fromkeys((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A), 1),
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
 }
-"""Property -> bytes of its number. 0x26 is two texts; the others are one text. 0x0B is in no packet read here."""
+"""Property -> number of bytes of its value, if it is a number. 0x26 has two texts; the others have one text. 0x0B is in
+no packet read here."""
 _TEXTS: Final = frozenset((0x03, 0x08, 0x09, 0x12, 0x15, 0x16, 0x1A, 0x1C, 0x1F, 0x26))
 
 
 class MalformedPacketError(ValueError):
-    """The peer sends what is not MQTT."""
+    """The peer sent bytes that are not MQTT."""
 
 
 def read_length(data: bytes, at: int, end: int) -> tuple[int, int] | None:
-    """Return a number of variable length and where it ends; None if it does not end before `end`."""
+    """Return a number of variable length and the position after it; None if it does not end before `end`."""
     size = 0
     for place in range(4):
         if at + place >= end:
@@ -49,14 +50,14 @@ def read_length(data: bytes, at: int, end: int) -> tuple[int, int] | None:
 
 
 def span(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return where the properties whose length is at `at` begin and end."""
+    """Return the positions at which the properties whose length is at `at` begin and end."""
     size, begin = read_length(data, at, end) or (end, at)
     demand(begin + size <= end)
     return begin, begin + size
 
 
 def properties(data: bytes, at: int) -> Properties:
-    """Return the properties whose length is at `at`; of those given more than once, the last."""
+    """Return the properties whose length is at `at`. If a property is given more than once, the last one counts."""
     at, end = span(data, at, len(data))
     found: Properties = {}
     while at < end:
@@ -74,13 +75,13 @@ def properties(data: bytes, at: int) -> Properties:
 
 
 def number_of(given: Properties, key: int, default: int) -> int:
-    """Return a property that is a number."""
+    """Return the value of a property if it is a number, else `default`."""
     value = given.get(key, default)
     return value if isinstance(value, int) else default
 
 
 def words_of(code: int, given: Properties) -> str:
-    """Return a reason with what the broker adds to it, in one line."""
+    """Return a reason and the broker's explanation of it, in one line."""
     more = [given[key] for key in (REASON, REFERENCE) if key in given]
     texts = [text.decode("utf-8", "replace")[:200] for text in more if isinstance(text, bytes)]
     known = _REASONS[code - 0x80] if 0x80 <= code < 0x80 + len(_REASONS) else f"reason code {code}"
@@ -88,6 +89,6 @@ def words_of(code: int, given: Properties) -> str:
 
 
 def demand(held: bool) -> None:  # noqa: FBT001 - what is demanded
-    """Raise MalformedPacketError unless this holds."""
+    """Raise MalformedPacketError unless `held` is true."""
     if not held:
         raise MalformedPacketError("a packet that is too short, or longer than it says")

@@ -1,6 +1,6 @@
 """TLS context, with certificates reread for each connection, and explanations of failed handshakes.
 
-There is no option to disable verification: without it encryption does not protect.
+There is no option to disable verification, because encryption does not protect without it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEANINGS = {
 def make_context(tls: Tls, section: str = "mqtt") -> ssl.SSLContext:
     """Return a context for TLS 1.2+ that verifies certificate and host name.
 
-    Raises ConfigError if a file is unusable; `section`: of the settings that name the files.
+    Raises ConfigError if a file is unusable. `section`: section of the settings that name the files.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies, and ignores SSLKEYLOGFILE
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -44,7 +44,7 @@ def make_context(tls: Tls, section: str = "mqtt") -> ssl.SSLContext:
 
 
 def explain(error: OSError) -> str:
-    """Return why a connection ended or failed, for one line of the log."""
+    """Return the reason why a connection ended or failed, for one line of the log."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
@@ -79,7 +79,7 @@ def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> N
 
 
 def _check_readable(path: Path, name: str) -> None:
-    """Raise ConfigError naming the unreadable file, which OpenSSL would not."""
+    """Raise ConfigError with the name of an unreadable file, because OpenSSL does not name it."""
     try:
         path.open("rb").close()
     except OSError as error:
@@ -87,5 +87,5 @@ def _check_readable(path: Path, name: str) -> None:
 
 
 def _no_password() -> str:
-    """Return an empty password: otherwise OpenSSL would prompt on the terminal, and the sidecar would hang."""
+    """Return an empty password. Otherwise OpenSSL would prompt on the terminal, and the sidecar would hang."""
     return ""

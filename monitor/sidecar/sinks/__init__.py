@@ -1,1 +1,1 @@
-"""Where notices go: metrics, alerts over MQTT, the status page, the log."""
+"""The sinks of notices: metrics, alerts over MQTT, the status page and the log."""

@@ -1,4 +1,4 @@
-"""What is published about alarms, and what the broker therefore retains."""
+"""The messages published about alarms, which the broker retains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.types import Alert, Blind, BlindReason, Refreshed
 
 
 class _Firing(msgspec.Struct, frozen=True, array_like=True):
-    """An alarm that fires now: as last published at `sent`, the evidence of its first alert, and a newer verdict."""
+    """A firing alarm: its alert as last published at `sent`, id of its first alert's evidence, and newer verdict."""
 
     alert: Alert
     evidence: str | None
@@ -29,9 +29,9 @@ class _Firing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Published(msgspec.Struct, frozen=True, array_like=True):
-    """What is published about one agent, by formula: plain data.
+    """The published messages about one agent, by formula, as plain data.
 
-    `closed`: the last message of an alarm that has closed. `blind`: the reason, where a formula is blind.
+    `closed`: the last message of a closed alarm. `blind`: the reason why a formula is blind.
     """
 
     firing: dict[str, _Firing] = {}
@@ -42,7 +42,7 @@ class Published(msgspec.Struct, frozen=True, array_like=True):
 class AlertPublisher:
     """Turns changes of alarms into publications, under `<alerts>/<agent>/<formula>`.
 
-    `evidence_of` makes the file that proves an alarm.
+    `evidence_of` makes the evidence of an alarm.
     """
 
     def __init__(self, identity: Identity, alerts: str, evidence_of: Callable[[Alert], EvidenceFile]) -> None:
@@ -58,7 +58,7 @@ class AlertPublisher:
 
     @property
     def blind(self) -> int:
-        """Number of blind formulas, each counted with each agent."""
+        """Number of (formula, agent) pairs that are blind."""
         return sum(len(each.blind) for each in self._published.values())
 
     def blind_formulas(self, most: int) -> dict[str, dict[str, BlindReason]]:
@@ -67,7 +67,10 @@ class AlertPublisher:
         return {agent: dict(sorted(self._published[agent].blind.items())) for agent in agents}
 
     def alert(self, alert: Alert, evidence: list[EvidenceFile], sent: float) -> Publication:
-        """Return the message for a change of an alarm; until it closes, its evidence is that of its first alert."""
+        """Return the message for a change of an alarm.
+
+        All alerts of an alarm refer to the evidence of its first alert.
+        """
         published = self._published.setdefault(alert.agent, Published())
         before = published.firing.pop(alert.formula, None)
         published.closed.pop(alert.formula, None)
@@ -80,7 +83,7 @@ class AlertPublisher:
         return publication
 
     def refresh(self, news: Refreshed) -> None:
-        """Note the newest verdict on an alarm that fires; the next heartbeat publishes it."""
+        """Note the newest verdict on a firing alarm. The next heartbeat publishes it."""
         firing, formula = self._published[news.judged.agent].firing, news.judged.formula
         firing[formula] = msgspec.structs.replace(firing[formula], news=news)
 
@@ -93,7 +96,7 @@ class AlertPublisher:
             blind[notice.formula] = notice.reason
 
     def forget(self, agent: str) -> list[Publication]:
-        """Return messages that clear what is retained of an agent."""
+        """Return messages that clear the retained messages about an agent."""
         published = self._published.pop(agent, Published())
         return [self.cleared(agent, formula) for formula in (*published.firing, *published.closed)]
 
@@ -102,7 +105,7 @@ class AlertPublisher:
         return Publication(f"{self._alerts}/{agent}/{formula}", b"")
 
     def clear(self, formulas: Container[str]) -> list[Publication]:
-        """Return messages that clear what is retained on these formulas.
+        """Return messages that clear the retained messages about these formulas.
 
         Only topics with an alert are cleared: a message for every agent and formula could overflow the outbox.
         """
@@ -118,7 +121,10 @@ class AlertPublisher:
         return [self._publication(firing, sent) for firing in self.alarms()]
 
     def retained(self, sent: float | None = None) -> Iterator[Publication]:
-        """Yield all that a broker should retain; firing alarms as sent at `sent`, or as last sent (None)."""
+        """Yield all messages that a broker should retain.
+
+        Firing alarms have the time `sent`, or the time last sent (None).
+        """
         for agent in sorted(self._published):
             published = self._published[agent]
             for firing in published.firing.values():
@@ -133,7 +139,7 @@ class AlertPublisher:
     # ---- save and restore ----
 
     def dump(self, agent: str) -> Published:
-        """Return what is published about an agent; write it before the next event."""
+        """Return the published messages about an agent. Serialize them before the next event."""
         return self._published.get(agent, Published())
 
     def load(self, published: Mapping[str, Published]) -> None:
@@ -141,7 +147,7 @@ class AlertPublisher:
         self._published = dict(published)
 
     def drop(self, formula: str) -> None:
-        """Forget a formula that is not watched any more."""
+        """Forget a formula that is not monitored any more."""
         for published in self._published.values():
             for by_formula in (published.firing, published.closed, published.blind):
                 by_formula.pop(formula, None)
@@ -149,7 +155,7 @@ class AlertPublisher:
     def _prove(self, alert: Alert, evidence: list[EvidenceFile]) -> str | None:
         try:
             file = self._evidence_of(alert)
-        except EvidenceError:  # publish the alarm without evidence; the alert has null
+        except EvidenceError:  # publish the alarm without evidence, as null
             return None
         evidence.append(file)
         return file.id

@@ -1,4 +1,7 @@
-"""Time series of bounded size: the newest points unchanged, older ones merged, each pair to its worse value."""
+"""Time series of bounded size.
+
+The newest points are unchanged; older points are merged in pairs, to the worse value.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 MOST = 512
-"""Maximum number of points: 12 KB for each agent and formula."""
+"""Maximum number of points, which take 12 KB for each agent and formula."""
 
 Point = tuple[float, float, float]
-"""Seconds since the epoch, the agent's own value, the alternative's; NaN: none."""
+"""Seconds since the epoch, the agent's own value, the alternative's value; NaN for no value."""
 
 
 class Curve:
-    """Points in order of arrival. `low`: the lower of two values is the worse one.
+    """Points in order of arrival. `low`: whether the lower of two values is the worse one.
 
-    When it is full, neighbours in the older half are merged into the worse one, at its time, so a violation stays
-    visible. A missing value (hole) is kept, and the value that ends it; if merging frees too little, the oldest points
+    When the curve is full, neighbouring points in the older half are merged into the worse one, so a violation stays
+    visible. A missing value (hole) and the value after it are kept. If merging frees too few points, the oldest points
     are removed.
     """
 
@@ -39,14 +42,14 @@ class Curve:
             self._coarsen()
 
     def since(self, when: float) -> Curve:
-        """Return a copy of the points from `when` on, and of the one before, which holds until the next."""
+        """Return a copy of the points from `when` on, with the point before, whose value is still valid."""
         start = max(bisect_left(self._columns[0], when) - 1, 0)
         copy = Curve(low=self._low, most=self._most)
         copy._columns = tuple(column[start:] for column in self._columns)  # type: ignore[assignment] # they are three
         return copy
 
     def thinned(self, most: int) -> dict[str, list[float | None]]:
-        """Return at most about `most` points, as `columns`; merged as when it is full, so with holes there are more."""
+        """Return at most about `most` merged points, in the form of `columns`. With holes there are more points."""
         points = list(zip(*self._columns, strict=True))
         while len(points) > most and len(fewer := list(self._merged(points))) < len(points):
             points = fewer
@@ -78,7 +81,7 @@ class Curve:
                 yield waiting
             waiting = None if ends_hole else point
             if ends_hole:
-                yield point  # as it is, or the hole would seem longer
+                yield point  # unchanged; otherwise the hole would seem longer
         if waiting is not None:
             yield waiting
 

@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms as plain numbers, written out in the text format when they are read.
+"""Counters, gauges and histograms as plain numbers, formatted as text when they are read.
 
 A metric of prometheus_client takes two locks and a search for its labels at each change, and needs 63 ms to write out
 a thousand agents, while messages wait. Here a change is one entry in a dict, and writing takes 3.5 ms, because the text
@@ -16,17 +16,17 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-"""Of a label's value in the text format."""
+"""Escapes for the value of a label in the text format."""
 
 
 _Values = tuple[float, ...] | Callable[[], tuple[float, ...]]
 
 
 class SeriesFamily:
-    """Counters or gauges with the same labels: for each choice of `labels` one number for each of `names`.
+    """Counters or gauges with the same labels. Each combination of label values has one number for each of `names`.
 
-    `names`: metric -> help. One thread writes, another reads without a lock: it takes all entries in one step of the
-    interpreter, and the numbers of an entry are replaced together.
+    `names`: metric -> help. One thread writes; another reads without a lock. This is safe, because the reader copies
+    all entries in one step of the interpreter, and the numbers of an entry are replaced together.
     """
 
     def __init__(self, kind: Literal["counter", "gauge"], names: dict[str, str], *labels: str) -> None:
@@ -45,7 +45,10 @@ class SeriesFamily:
             entry.values = values
 
     def keep(self, labels: tuple[str, ...], numbers: Callable[[], tuple[float, ...]]) -> None:
-        """Set one number for each name, made when they are read: most are replaced before that."""
+        """Set a function that returns one number for each name.
+
+        It is called on reading; most functions are replaced before.
+        """
         entry = self._entries.get(labels)
         if entry is None:
             self._entries[labels] = _MetricLines(self._begin(labels), numbers)
@@ -66,7 +69,10 @@ class SeriesFamily:
         self._entries.pop(labels, None)
 
     def drop(self, label: str, value: str) -> None:
-        """Remove every series with this value of a label. It searches all of them: do not call it for every message."""
+        """Remove every series with this value of a label.
+
+        This searches all series, so do not call it for each message.
+        """
         n = self.labels.index(label)
         for labels in [labels for labels in self._entries if labels[n] == value]:
             del self._entries[labels]
@@ -86,7 +92,7 @@ class SeriesFamily:
 
 
 class _MetricLines:
-    """The beginning of each line (one for each name) and the number that ends it, or what makes the numbers."""
+    """The beginnings of the lines, one for each name, and the numbers at their ends, or a function for them."""
 
     __slots__ = ("begins", "values")
 
@@ -106,7 +112,7 @@ def _number(value: float) -> str:
 
 
 class HistogramFamily(Collector):
-    """A histogram with at most one label, counted without locks by the one thread that observes."""
+    """A histogram with at most one label, without locks. Only one thread may observe values."""
 
     def __init__(self, name: str, about: str, bounds: Sequence[float], *labels: str) -> None:
         self.labels = labels

@@ -1,8 +1,8 @@
-"""The metrics of the sidecar: name, help, labels and buckets, and which series exist from the start.
+"""The metrics of the sidecar: name, help, labels, buckets, and the series that exist from the start.
 
-To add one, declare it in `Instruments.__init__` and update it in `Metrics`. A panel that shows it is made by
-`make dashboards`. Counters labelled by agent start at 0 with the agent; series labelled by agent, formula or both are
-removed with it.
+To add one, declare it in `Instruments.__init__` and update it in `Metrics`. `make dashboards` makes its panel. Counters
+with the label agent start at 0 when the agent appears. Series with the labels agent or formula are removed with the
+agent or formula.
 """
 
 from __future__ import annotations
@@ -61,14 +61,17 @@ CALIBRATION = {
 """Gauges set by followed forecasts, in this order."""
 
 UNKNOWN = "unknown"
-"""Label value for a missed goal of which it is not known whether it could have been met."""
+"""Label value for a missed goal if it is unknown whether the goal could have been met."""
 
 _COUNTED_STATES = ("firing", "resolved", "ended", "removed")
 _OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "value")
 
 
 class Instruments:
-    """Every metric of the sidecar: those that change often as families of our own, the others in one registry."""
+    """Every metric of the sidecar.
+
+    Metrics that change often are families of `exposition`; the others are in one registry.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -141,7 +144,7 @@ class Instruments:
         self.lag = self._histogram("message_lag_seconds", "Time from the agent's clock to arrival.", _LAG_BUCKETS)
 
     def start(self, watched: Watched) -> None:
-        """Create every series that is known beforehand, so that its first increase is one from 0."""
+        """Create every series that is known beforehand, so that its first increase is an increase from 0."""
         for result in get_args(MessageResult):
             self.messages.inc((result,), 0)
         for reason in sorted(REASONS | {"too_many_agents"}):
@@ -158,7 +161,7 @@ class Instruments:
         self.shards.labels(part.fleet, str(part.shard)).set(part.shard.of)
 
     def adopt(self, watched: Watched) -> None:
-        """Go on under another configuration: new series start at 0, other counters go on."""
+        """Continue with another configuration. New series start at 0; other counters continue."""
         for query in watched.queries:
             self._start_formula(query)
         self.model_doubt.set(math.nan)
@@ -172,7 +175,7 @@ class Instruments:
             self.policy_info.labels(name, sha256).set(1)
 
     def stop(self, formula: str) -> None:
-        """Remove the series of a formula that is not watched any more."""
+        """Remove the series of a formula that is not monitored any more."""
         for family in self._families:
             if family.labels[0] == "formula":
                 family.drop("formula", formula)
@@ -180,7 +183,7 @@ class Instruments:
         self.verdict_seconds.stop(formula)
 
     def show_contradictions(self, notice: Contradictions) -> None:
-        """Show how many rows and agents are rejected, and how far off the rows are that are named."""
+        """Show the number of rejected rows and agents, and the deviation of each named row."""
         tested = notice.rows_tested > 0
         self.rejected_rows.set(notice.rows_rejected if tested else math.nan)
         self.rejected_agents.set(notice.agents_rejected if tested else math.nan)
@@ -196,7 +199,7 @@ class Instruments:
         self.calibration.set((formula,), counts.brier, counts.expected_brier)
 
     def text(self) -> str:
-        """Return what the registry does not hold, in the text format."""
+        """Return the metrics that are not in the registry, in the text format."""
         return "".join([family.text() for family in self._families])
 
     def start_agent(self, agent: str) -> None:
@@ -207,7 +210,7 @@ class Instruments:
         self.off_policy_ratio.set((agent,), 0.0)
 
     def show_bands(self, agent: str, formula: str, bands: Mapping[str, tuple[float, float] | None]) -> None:
-        """Show the bands of a verdict; one that is None has no series."""
+        """Show the bands of a verdict. A band that is None has no series."""
         for band in BANDS:
             ends = bands.get(band)
             if ends is None:
@@ -216,9 +219,10 @@ class Instruments:
                 self.bands.set((agent, formula, band), *ends)
 
     def remove(self, agent: str, severity: Mapping[str, str], reasons: Mapping[str, Iterable[str]]) -> None:
-        """Remove every series of an agent. `severity`: of each formula; `reasons`: for which it has been blind.
+        """Remove every series of an agent. `severity`: formula -> severity of its alarm.
 
-        Each series is named: searching all of them for an agent's takes seconds when many agents are forgotten at once.
+        `reasons`: formula -> reasons for which it has been blind. Each series is removed by its labels, because a
+        search of all series takes seconds when many agents are forgotten at once.
         """
         self.remove_formulas(agent, severity, reasons)
         for family in self._families:
@@ -255,7 +259,10 @@ class Instruments:
         self.verdict_seconds.start(formula.name)
 
     def _start_forecasts(self, query: Query) -> None:
-        """Create no series where forecasts are not followed: 0 would say that none came true."""
+        """Create the series of a formula's forecasts.
+
+        If none are followed, there are no series, because 0 would be wrong.
+        """
         name = query.spec.name
         if isinstance(query.followed, str):
             for family in (self.forecasts, self.calibration):
@@ -266,7 +273,10 @@ class Instruments:
         self.show_calibration(name, CalibrationCounts())
 
     def _start_takeovers(self, query: Query) -> None:
-        """Create no series where takeovers are not judged: 0 would say that there were none."""
+        """Create the series of a formula's takeovers.
+
+        If none are judged, there are no series, because 0 would be wrong.
+        """
         if query.takeover_goal is None:
             self.takeovers.drop("formula", query.spec.name)
             return
@@ -274,7 +284,7 @@ class Instruments:
             self.takeovers.inc((query.spec.name, outcome), 0)
 
     def _start_recourse(self, query: Query) -> None:
-        """Create no series where no missed goal is examined: 0 would say that there were none."""
+        """Create the series of missed goals. If none are examined, there are no series, because 0 would be wrong."""
         if query.alternative is None or query.spec.recourse == "off":
             self.recourse.drop("formula", query.spec.name)
             return

@@ -1,7 +1,7 @@
-"""What the log says about the work itself: what is watched, each change of an alarm, what goes blind and sees again.
+"""Log what is monitored, each change of an alarm, and which formulas become blind or see again.
 
-A new revision of a firing alarm is logged at debug: the alert and the page show it. Every entry is a sentence; its
-parts are fields too, which a log in JSON shows under their names.
+A new revision of a firing alarm is logged at level debug, because the alert and the page show it. Every entry is a
+sentence. In a JSON log its parts are also fields.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ ALARMS: Final = "monitor.alarms"
 LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
 LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
-"""Results of a message whose step is not accepted, or before which a step is missing."""
+"""Results of a message if its step is not accepted, or if a step before it is missing."""
 UNSAID: Final = frozenset({AlarmMoved, Alert, Calibrated, Ended, Forecast, OffPolicy, Refreshed})
-"""Notices of which `_notice` says nothing: alerts are logged as published, blindness by reason."""
+"""Notices that `_notice` does not log. Alerts are logged when published, blindness by reason."""
 
 MOST_NAMED: Final = 3
-"""Agents named in one entry on blindness; more are counted."""
+"""Maximum number of agents named in one entry on blindness. Further agents are only counted."""
 TAKEN_OVER: Final = ("agent", "formula", "policy", "outcome", "episode", "first_seq", "seq", "evidence")
-"""Fields of a judged takeover that are fields of its entry."""
+"""Fields of a judged takeover that become fields of its log entry."""
 LEVELS: Final = {"firing": logging.WARNING}
-"""Every other state of an alarm is information."""
+"""State of an alarm -> log level; other states have level info."""
 
 
 def log_banner(loaded: Loaded, client_id: str) -> None:
-    """Log at start the name of this monitor, what it watches, where steps come from and where alerts go."""
+    """At the start, log this monitor's name, the formulas, agents and model, and the topics of steps and alerts."""
     config, topics = loaded.config, loaded.topics
     _say(f"counterfactual-monitor {__version__} starts as {client_id}", version=__version__, client_id=client_id)
     log_watched(loaded)
@@ -85,7 +85,7 @@ def log_banner(loaded: Loaded, client_id: str) -> None:
 
 
 def log_watched(loaded: Loaded) -> None:
-    """Log what is watched, with which model and policies."""
+    """Log the formulas, with the model and the policies."""
     identity, model = loaded.identity, loaded.model
     states = f"{model.states:,} states" if isinstance(model, MDP) else f"{len(model.features)} features"
     _say(
@@ -142,7 +142,7 @@ class _Logged(msgspec.Struct, frozen=True):
 
 
 FIELDS: Final = tuple(name for name in _Logged.__struct_fields__ if name not in ("id", "formula", "evidence"))
-"""Fields of an alert that are fields of its entry."""
+"""Fields of an alert that become fields of its log entry."""
 _read: Final = msgspec.json.Decoder(_Logged).decode
 
 
@@ -172,21 +172,21 @@ class Logbook:
             self._notice(notice, now)
 
     def recall(self, effects: Effects, _now: Instant) -> None:
-        """Log nothing: an earlier process has."""
+        """Log nothing, because an earlier process logged it."""
         for notice in effects.notices:
             if isinstance(notice, Contradictions):
                 self._rejected = _rejected(notice)
 
     def adopt(self, _watched: Watched) -> None:
-        """Go on under another configuration, in which a formula may be undecided again."""
+        """Continue with another configuration, in which a formula may be undecided again."""
         self._undecided.clear()
 
     def _notable(self, notices: Sequence[Notice]) -> list[Notice]:
-        """Return the notices about which there may be something to log."""
+        """Return the notices that may have to be logged."""
         found: list[Notice] = []
         for notice in notices:
             kind = type(notice)
-            if kind is Received:  # nearly all are one of these two
+            if kind is Received:  # most notices have one of these two kinds
                 if notice.result in LOST:  # type: ignore[union-attr] # as its class says
                     found.append(notice)
             elif kind is Judged:
@@ -210,7 +210,7 @@ class Logbook:
                 ABOUT.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)
             case Deviates():
                 self._deviation(notice, now)
-            case Trust(doubted=True):  # reported once, because the test ends with it
+            case Trust(doubted=True):  # reported once, because the test ends then
                 ABOUT.error(
                     "observed transitions%s contradict the model: e-value 1e%.1f after %d%s",
                     f" of {notice.agent}" if notice.agent else "",
@@ -247,13 +247,16 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else alert.state
         said = (what, name, alert.summary, proof)
-        # Not the logger's own method, which goes through the stack to find who calls it: no entry says that.
+        # The logger's own method is not used, because it searches the stack for the caller, which no entry shows.
         LOG.handle(
             LOG.makeRecord(LOG.name, level, __file__, 0, "ALARM %s: %s: %s%s", said, None, extra={"fields": fields})
         )
 
     def _contradictions(self, notice: Contradictions) -> None:
-        """Log rows and agents when they are rejected, and when not any more; numbers in between are no news."""
+        """Log rows and agents when they are rejected, and when they are not rejected any more.
+
+        Changed numbers are not logged.
+        """
         before, self._rejected = self._rejected, _rejected(notice)
         for name, words in self._rejected.items():
             if name not in before:
@@ -262,7 +265,7 @@ class Logbook:
             ABOUT.info("%s is not among those that contradict the model any more", name)
 
     def _deviation(self, notice: Deviates, now: Instant) -> None:
-        """Log a deviation when it becomes notable, and when it has gone; changes in between are no news."""
+        """Log a deviation when it becomes notable, and when it ends. Changes in between are not logged."""
         agent, share = notice.agent, notice.share
         fields = {"agent": agent, "off_policy_ratio": share}
         if share >= NOTABLE and agent not in self._deviating:
@@ -311,13 +314,16 @@ class Logbook:
 
 
 def _is_undecided(verdict: Verdict) -> bool:
-    """Return whether a verdict gives no answer; one that does may have a reason too, such as why it was sampled."""
+    """Return whether a verdict gives no answer.
+
+    A verdict with an answer may have a reason too, for example for sampling.
+    """
     if not verdict.reason:
         return False  # nearly always
     return verdict.outcome in (None, "undecided") and verdict.holds is None and verdict.value is None
 
 
 def _rejected(notice: Contradictions) -> dict[str, str]:
-    """Return each rejected row and agent that is named, and in which way it contradicts the model."""
+    """Return name -> description of each named row and agent that is rejected."""
     rows = {f"row ({row.state}, {row.action})": wrong_row_text(row) for row in notice.rows}
     return rows | {f"agent {each.agent}": f"e-value 1e{each.log10_e:.1f}" for each in notice.agents}

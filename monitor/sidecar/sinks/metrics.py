@@ -1,7 +1,7 @@
-"""Notices as Prometheus metrics: the names and labels that dashboards and alert rules depend on.
+"""Notices as Prometheus metrics. Dashboards and alert rules depend on their names and labels.
 
-Every counter starts at 0, so that its first increase is seen. No label holds a state or an episode. Agents are labels,
-up to the configured limit, and the series of a forgotten agent are removed.
+Every counter starts at 0, so that its first increase is visible. No label contains a state or an episode. Agents are
+label values, up to the configured limit. The series of a forgotten agent are removed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from monitor.types import (
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOTHING: Final = (math.nan,) * len(FIGURES)
 UNREAD: Final = ("rejected", "dropped", "gap")
-"""Results that bring no step of the agent; one known by them alone is not watched, so never forgotten."""
+"""Results of messages without a step. An agent with only such messages is not monitored, and therefore never forgotten.
+"""
 
 
 def outcome_of(verdict: Verdict) -> str:
@@ -60,10 +61,13 @@ def outcome_of(verdict: Verdict) -> str:
 
 
 class Metrics:
-    """The sink for Prometheus. `exposition` runs on the server's thread, all else on the loop's; neither waits."""
+    """The sink for Prometheus. `exposition` runs on the server's thread, all other methods on the loop's.
+
+    No method waits.
+    """
 
     def __init__(self, watched: Watched, queue_length: Callable[[], float] = lambda: 0.0) -> None:
-        # A second series for each counter that nobody needs; prometheus_client has one switch for the whole process.
+        # Disable the unneeded second series of each counter. prometheus_client has one switch for the whole process.
         disable_created_metrics()  # type: ignore[no-untyped-call] # it has no annotations
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)  # memory, processor, open files of this process, under the usual names
@@ -72,11 +76,11 @@ class Metrics:
         self._agents: set[str] = set()
         self._reasons: dict[tuple[str, str], set[str]] = {}
         self._blind: set[tuple[str, str]] = set()
-        """blind now, for whatever reason"""
+        """(agent, formula) pairs that are blind now"""
         self._banded: set[tuple[str, str]] = set()
-        """bands or support are shown"""
+        """(agent, formula) pairs whose bands or support are shown"""
         self._published: dict[tuple[str, str], tuple[str, str]] = {}
-        """of each agent and formula the newest alert: its id and state"""
+        """(agent, formula) -> id and state of the newest alert"""
         self._forecasts: dict[str, CalibrationCounts] = {}
         self._on = Instruments(self.registry)
         self._on.queue_length.set_function(queue_length)
@@ -85,7 +89,7 @@ class Metrics:
         self._evaluated = 0.0
 
     def exposition(self) -> bytes:
-        """Return what a scrape gets."""
+        """Return the response to a scrape."""
         return generate_latest(self.registry) + self._on.text().encode()
 
     def connected(self, *, up: bool) -> None:
@@ -97,7 +101,7 @@ class Metrics:
         self._on.others.inc(count)
 
     def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:
-        """Observe an evaluation that took `seconds`; each verdict among its notices takes an equal part of it."""
+        """Observe an evaluation that took `seconds`. Its time is divided equally among its verdicts."""
         judged = Counter(notice.formula for notice in notices if type(notice) is Judged)
         if judged:
             each = seconds / judged.total()
@@ -106,7 +110,7 @@ class Metrics:
         self._evaluated = now.wall
 
     def store_failed(self) -> None:
-        """Count a failed write: until `store_works`, a restart would lose what happened."""
+        """Count a failed write. Until `store_works`, a restart would lose events."""
         self._on.store_errors.inc()
         self._on.store_ok.set(0)
 
@@ -115,7 +119,7 @@ class Metrics:
         self._on.store_ok.set(1)
 
     def store_damaged(self, count: int, now: Instant) -> None:
-        """Count how often stored data were not what had been written."""
+        """Count cases in which stored data differed from the written data."""
         self._on.store_damage.inc(count)
         self._on.last_store_damage.set(now.wall)
 
@@ -124,7 +128,7 @@ class Metrics:
         self._on.picture_errors.inc()
 
     def watch_posts(self, webhook: str, waiting: Callable[[], int]) -> None:
-        """Show how many posts wait for a webhook, and count its results from 0."""
+        """Show the number of posts that wait for a webhook, and start the counters of its results at 0."""
         self._on.webhook_waiting.labels(webhook).set_function(waiting)
         for result in get_args(PostResult):
             self.count_posts(webhook, result, 0)
@@ -134,7 +138,7 @@ class Metrics:
         self._on.webhook_posts.inc((webhook, result), count)
 
     def reloaded(self, *, ok: bool) -> None:
-        """Show whether the last reload succeeded; if not, the former configuration is still in force."""
+        """Show whether the last reload succeeded. If not, the former configuration is still in force."""
         self._on.reload_success.set(ok)
 
     def sink_failed(self, name: str, count: int = 1) -> None:
@@ -142,9 +146,9 @@ class Metrics:
         self._on.sink_errors.inc((name,), count)
 
     def adopt(self, watched: Watched) -> None:
-        """Go on under another configuration: counters go on, new ones start at 0.
+        """Continue with another configuration. Counters continue; new counters start at 0.
 
-        The series of a formula that is gone are removed; under another severity a formula has other series.
+        The series of removed formulas are removed. A formula whose severity changed gets new series.
         """
         severity = _severities(watched)
         gone = {name: level for name, level in self._severity.items() if severity.get(name) != level}
@@ -152,7 +156,7 @@ class Metrics:
             self._on.remove_formulas(agent, gone, self._drop(agent, gone))
         for name in self._severity.keys() - severity.keys():
             self._on.stop(name)
-        self._forecasts.clear()  # `recall` brings those of each formula that is followed
+        self._forecasts.clear()  # `recall` sets the counts of each followed formula
         new = [name for name in severity if name in gone or name not in self._severity]
         self._severity, self._limit = severity, watched.agents
         self._on.adopt(watched)
@@ -162,7 +166,7 @@ class Metrics:
                 self._show_alarm(agent, name, "clear")
 
     def take(self, effects: Effects, now: Instant) -> None:
-        """Count and show what happened."""
+        """Count and show the effects of an event."""
         for notice in effects.notices:
             kind = type(notice)
             if kind is Received:  # nearly all are one of these two
@@ -187,7 +191,7 @@ class Metrics:
     def _take(self, notice: Notice, now: Instant) -> None:
         match notice:  # the most frequent ones first
             case Refreshed():
-                pass  # its verdict is shown as judged
+                pass  # the notice `Judged` shows its verdict
             case Forecast() | Calibrated():
                 self._show_forecasts(notice)
             case Alert():
@@ -254,13 +258,13 @@ class Metrics:
         if not notice.agent:
             self._on.model_doubt.set(doubted)
             self._on.model_log10_e.set(notice.log10_e if notice.transitions > 0 else math.nan)
-        elif notice.transitions == 0:  # that it is tested later is not reported
+        elif notice.transitions == 0:  # the start of a test is not reported
             self._on.agent_doubt.remove((notice.agent,))
         elif self._admit(notice.agent):
             self._on.agent_doubt.set((notice.agent,), doubted)
 
     def _show_forecasts(self, notice: Forecast | Calibrated) -> None:
-        """Count a forecast that is due; the scores of one agent are shown on its page only."""
+        """Count a forecast that is due. The scores of one agent are shown only on the agent's page."""
         if isinstance(notice, Calibrated) and notice.agent:
             return
         if isinstance(notice, Forecast):
@@ -270,7 +274,7 @@ class Metrics:
         self._on.show_calibration(notice.formula, counts)
 
     def _admit(self, agent: str) -> bool:
-        """Return whether series of this agent may exist; create them on its first message, every alarm clear."""
+        """Return whether series of this agent may exist. On its first message, create them with every alarm clear."""
         if agent in self._agents:
             return True
         if not agent or len(self._agents) >= self._limit:
@@ -313,7 +317,7 @@ class Metrics:
         self._on.support.remove(key)
 
     def _blank(self, agent: str, formulas: Iterable[str]) -> None:
-        """Set values to NaN: an old value would read as a current one."""
+        """Set values to NaN, because an old value would look like a current one."""
         if agent not in self._agents:
             return
         for formula in formulas:
@@ -342,7 +346,7 @@ class Metrics:
             self._on.alarm_state.set((agent, formula, self._severity[formula], name), float(name == place))
 
     def _count_alert(self, notice: Alert, now: Instant) -> None:
-        """Count changes of state; an alert that reports blindness alone is none."""
+        """Count changes of an alarm's state. An alert that only reports blindness is no change."""
         key, newest = (notice.agent, notice.formula), (notice.id, notice.state)
         if self._published.get(key) != newest:
             self._on.alarms.inc((notice.formula, notice.severity, notice.state))
@@ -371,9 +375,9 @@ def _severities(watched: Watched) -> dict[str, str]:
 
 
 def _figures(verdict: Verdict) -> tuple[float, ...]:
-    """Return value and bounds of the agent and of the alternative, and the effect; what is not known is NaN.
+    """Return value and bounds of the agent and of the alternative, and the effect; NaN for unknown numbers.
 
-    The bounds of a value that what was never recorded leaves open are its extremes.
+    If unrecorded transitions leave a value open, its bounds are its extremes.
     """
     ends = [quantity.extremes for quantity in verdict.quantities] if own_quantity(verdict) is not None else []
     pairs = zip((own(verdict), other(verdict)), (*ends, None, None), strict=False)

@@ -1,4 +1,4 @@
-"""How often the forecasts of a formula came true, as the API and an agent's page show it."""
+"""How often the forecasts of a formula came true, for the API and an agent's page."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Forecast
 
 WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "dropped"}
-"""Whether a forecast came true; None: it was given up. Label values of `cfmon_forecasts_total`."""
+"""Outcome of a forecast (None: dropped) -> label value of `cfmon_forecasts_total`."""
 
 
 def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> CalibrationCounts:
-    """Return the counts after a notice; `counts`: those before, None if there were none."""
+    """Return the counts after a notice. `counts`: the counts before it; None if there were none."""
     if isinstance(notice, Calibrated):
         return CalibrationCounts(notice.calibration)
     counts = CalibrationCounts() if counts is None else counts
@@ -30,7 +30,7 @@ def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> 
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """How the forecasts of a formula turned out for one agent."""
+    """Outcomes of the forecasts of a formula for one agent."""
 
     query: Query
     calibration: Calibration
@@ -50,7 +50,7 @@ class Reliability(msgspec.Struct, frozen=True):
 
 
 def with_diagrams(agent: dict[str, Any], forecasts: Sequence[Reliability]) -> dict[str, Any]:
-    """Return an agent's document, each of its formulas with its calibration."""
+    """Return an agent's document with the calibration of each of its formulas."""
     pairs = zip(agent["formulas"], forecasts, strict=True)
     return {**agent, "formulas": [{**formula, **of.shown()} for formula, of in pairs]}
 

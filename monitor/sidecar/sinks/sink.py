@@ -1,10 +1,10 @@
-"""A sink: a place where notices go. `Metrics`, `StatusView` and `Logbook` are sinks.
+"""A sink receives notices. `Metrics`, `StatusView` and `Logbook` are sinks.
 
 To add one, write a class with these three methods in a module of its own, and list it in `sinks.Sinks`.
 
-What goes to the broker and to webhooks is no sink: it is written to the store in the transaction of the events that
-caused it, and an outbox keeps it until it is acknowledged. A sink hears of an event after that, so it may lose the last
-ones in a crash, and need not undo any.
+The broker and webhooks are no sinks. Their messages are written to the store in the transaction of the events that
+caused them, and an outbox keeps each message until it is acknowledged. A sink gets the notices of an event after that
+transaction, so it may lose the last notices in a crash, and never has to undo one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from monitor.types import Instant
 
 
 class FleetShard(msgspec.Struct, frozen=True):
-    """The part of a fleet that is watched: one of the shards whose MQTT client ids begin with `fleet`."""
+    """The monitored part of a fleet: one of the shards whose MQTT client ids begin with `fleet`."""
 
     fleet: str
     shard: Shard
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """What is watched: all that a sink must know beforehand.
+    """Description of what is monitored, which sinks need from the start.
 
-    `agents`: how many at most. `alerts`: the topic under which alerts are published, by agent and formula. `part`: of a
-    fleet; None: all of it.
+    `agents`: maximum number of agents. `alerts`: the topic under which alerts are published, by agent and formula.
+    `part`: the monitored part of a fleet; None for the whole fleet.
     """
 
     queries: Sequence[Query]
@@ -46,10 +46,10 @@ class Sink(Protocol):
     """Takes effects on the thread of the loop, one event after the other. No method may wait."""
 
     def take(self, effects: Effects, now: Instant) -> None:
-        """Show or send what one event caused; evidence and journal are written already."""
+        """Show or send the effects of one event. Evidence and journal are written already."""
 
     def recall(self, effects: Effects, now: Instant) -> None:
-        """Show the state of everything after a restart or a reload. Nothing of it is new: do not count or send it."""
+        """Show the whole state after a restart or a reload. Nothing in it is new, so do not count or send it."""
 
     def adopt(self, watched: Watched) -> None:
-        """Go on under another configuration; `recall` follows."""
+        """Continue with another configuration; `recall` follows."""

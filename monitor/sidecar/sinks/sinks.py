@@ -18,10 +18,12 @@ LOG: Final = logging.getLogger("monitor.service")
 
 
 class Sinks:
-    """Passes effects on to every sink, in order. Where one raises, that is logged and counted, and the others go on.
+    """Passes effects on to every sink, in order.
 
-    `metrics` and `view` are what HTTP serves; `all`: every sink, in this order. `queue_length`: messages received and
-    not yet processed.
+    If a sink raises, this is logged and counted, and the other sinks go on.
+
+    HTTP serves `metrics` and `view`. `all`: every sink, in this order. `queue_length`: returns the number of messages
+    received and not yet processed.
     """
 
     def __init__(self, watched: Watched, queue_length: Callable[[], float] = lambda: 0.0) -> None:
@@ -33,16 +35,16 @@ class Sinks:
             self.add(sink)
 
     def add(self, sink: Sink) -> None:
-        """Add a sink that hears of everything after the others."""
+        """Add a sink, which gets effects after the others."""
         self.all.append(sink)
         self.metrics.sink_failed(type(sink).__name__, 0)
 
     def take(self, effects: Effects, now: Instant) -> None:
-        """Pass on what one event caused."""
+        """Pass on the effects of one event."""
         self.take_all([(effects, now)])
 
     def take_all(self, outcomes: Sequence[tuple[Effects, Instant]]) -> None:
-        """Pass on what events caused, in order, to one sink after the other."""
+        """Pass on the effects of several events, in order, to one sink after the other."""
         for sink in self.all:
             for effects, now in outcomes:
                 try:
@@ -51,12 +53,12 @@ class Sinks:
                     self._report(sink, now)
 
     def recall(self, effects: Effects, now: Instant) -> None:
-        """Pass on the state of everything after a restart or a reload."""
+        """Pass on the whole state after a restart or a reload."""
         for sink in self.all:
             self._try(sink, now, lambda each: each.recall(effects, now))
 
     def adopt(self, watched: Watched, now: Instant) -> None:
-        """Go on under another configuration."""
+        """Continue with another configuration."""
         for sink in self.all:
             self._try(sink, now, lambda each: each.adopt(watched))
 

@@ -22,15 +22,16 @@ from monitor.statistics.deviation import NOTABLE
 from monitor.types import Alert, Blind, BlindReason, Contradictions, Deviates, Episode, Judged, Refreshed, Trust
 
 State = Literal["firing", "pending", "blind", "unknown", "fine"]
-"""State of a formula of an agent: its alarm's, `blind`, or `unknown` without a decided verdict, as between episodes."""
+"""State of a formula for an agent: its alarm's state, `blind`, or `unknown` without a decided verdict."""
 
 
 @dataclass(slots=True)
 class FormulaStatus:
     """The newest state of one formula for one agent.
 
-    `alert`: as last published, `payload`: the same as JSON; `news`: a newer verdict on it, if there was one. `curve`:
-    the agent's own value and the alternative's over time. `forecasts`: how they turned out; None: none is due yet.
+    `alert`: the alert as last published. `payload`: the same alert as JSON. `news`: a newer verdict, if there is one.
+    `curve`: the agent's own value and the alternative's value over time. `forecasts`: outcomes of the forecasts; None
+    if none was due yet.
     """
 
     curve: Curve
@@ -55,10 +56,10 @@ class FormulaStatus:
 
 @dataclass(slots=True)
 class AgentStatus:
-    """The newest state of one agent. `lag`: seconds its last message took, None if it sent no time.
+    """The newest state of one agent. `lag`: delay of its last message in seconds; None if the agent sends no time.
 
-    `trust`: the newest result of testing the model on its transitions. `deviates`: how far its actions depart from the
-    nominal policy. None: not reported yet.
+    `trust`: newest result of the test of the model on the agent's transitions. `deviates`: deviation of the agent's
+    actions from the nominal policy. None if not reported yet.
     """
 
     last_message: float
@@ -70,7 +71,7 @@ class AgentStatus:
 
 
 def status_of(query: Query | None) -> FormulaStatus:
-    """Return a row of which nothing is known yet; its curve knows whether low or high values are the bad ones."""
+    """Return the status of a formula before its first verdict. Its curve knows whether low or high values are bad."""
     if query is None:
         return FormulaStatus(Curve())
     low = query.threshold is None or query.threshold.comparison in (">", ">=")
@@ -78,7 +79,10 @@ def status_of(query: Query | None) -> FormulaStatus:
 
 
 def doubt_of(trust: Trust | None) -> dict[str, Any]:
-    """Return the result of testing the model; `doubted` is null where it is not tested, or not reported yet."""
+    """Return the result of testing the model.
+
+    `doubted` is null if the model is not tested or no result was reported yet.
+    """
     if trust is None or (trust.transitions == 0 and not trust.doubted):
         return {"doubted": None, "log10_e": None, "transitions": 0, "departing": []}
     return {
@@ -90,7 +94,7 @@ def doubt_of(trust: Trust | None) -> dict[str, Any]:
 
 
 def contradictions_of(notice: Contradictions) -> dict[str, Any]:
-    """Return the rows of the model and the agents that are rejected; `rows_tested` is 0 where rows are not tested."""
+    """Return the rejected rows of the model and the rejected agents. `rows_tested` is 0 if rows are not tested."""
     return {
         "rows": [msgspec.structs.asdict(row) for row in notice.rows],
         "agents": [msgspec.structs.asdict(agent) for agent in notice.agents],
@@ -101,13 +105,13 @@ def contradictions_of(notice: Contradictions) -> dict[str, Any]:
 
 
 def deviation_of(notice: Deviates | None) -> dict[str, Any]:
-    """Return how far an agent's actions depart from the nominal policy; not at all if nothing was reported."""
+    """Return the deviation of an agent's actions from the nominal policy; 0 if nothing was reported."""
     share, steps = (0.0, 0) if notice is None else (notice.share, notice.steps)
     return {"share": share, "steps": steps, "notable": share >= NOTABLE}
 
 
 def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
-    """Return the newest verdict in words, and what handing over would have changed at each offset."""
+    """Return the newest verdict in words, and the effect of a handover at each offset."""
     if row.judged is None or row.blind is not None:
         words = "" if row.blind is None or row.blind.reason is None else BLIND_WORDS[row.blind.reason]
         return {"summary": words, "details": [], "profile": []}
@@ -130,7 +134,7 @@ def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
 
 
 def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
-    """Return one formula of one agent as a document; what is not known is null."""
+    """Return one formula of one agent as a document. Unknown values are null."""
     threshold, alternative = query.threshold, query.alternative
     shown_row: dict[str, Any] = {
         "name": query.spec.name,
@@ -173,7 +177,7 @@ def _both(value: float | None, bounds: tuple[float, float] | None) -> dict[str, 
 
 
 def state_of(row: FormulaStatus) -> State:
-    """Return the state of a formula of an agent; an alarm goes on firing while it is blind."""
+    """Return the state of a formula for an agent. A blind formula whose alarm fires is `firing`."""
     if row.alarm == "firing":
         return "firing"
     if row.blind is not None:
@@ -185,7 +189,7 @@ def state_of(row: FormulaStatus) -> State:
 
 
 def rank(agent: AgentStatus) -> int:
-    """Return its place among the agents that need a person: alarms that fire, are pending, blindness, doubts, none."""
+    """Return the agent's rank by urgency: firing alarm, pending alarm, blind formula, doubt or deviation, nothing."""
     states = {state_of(row) for row in agent.rows.values()}
     for place, state in enumerate(("firing", "pending", "blind")):
         if state in states:
@@ -207,5 +211,5 @@ def blind_groups(agents: dict[str, AgentStatus]) -> list[dict[str, Any]]:
 
 
 def finite(number: float | None) -> float | None:
-    """Return a number that JSON has, else None."""
+    """Return a finite number unchanged, else None, because JSON has finite numbers only."""
     return number if number is not None and math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""What the status page and the API show: the newest state of each agent and formula, and the list of alarms."""
+"""Data of the status page and the API: the newest state of each agent and formula, and the list of alarms."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ from monitor.types import (
 )
 
 MOST_RECENT = 10
-"""Alarms shown that have closed."""
+"""Maximum number of closed alarms shown."""
 RECENT: Final = 300.0
-"""Seconds of values shown of each formula in an overview."""
+"""Seconds of recent values that an overview shows for each formula."""
 RECENT_POINTS: Final = 240
-"""About as many points of them."""
+"""Approximate maximum number of points of these values."""
 DRAWN: Final = 12
-"""Agents whose last minutes an overview has, unless more are asked for: as many as the page shows unfolded."""
+"""Default number of agents whose recent values an overview contains: as many as the page shows unfolded."""
 DAY: Final = 86_400.0
-"""Seconds of alarms in an overview's timeline."""
+"""Seconds that an overview's timeline of alarms covers."""
 MOST_OUTLINED: Final = 200
-"""Maximum number of alarms in it, the newest; `count` has all."""
+"""Maximum number of alarms in the timeline; the newest are shown. `count` counts all."""
 RANKS: Final = {"critical": 0, "warning": 2, "info": 3}
-"""Order of severities; one of another name comes after `critical`, because it may mean as much."""
+"""Order of severities. An unknown severity comes directly after `critical`, because it may be as severe."""
 
 
 class StatusView:
-    """The sink for the status page. It is written on the loop's thread and read on the server's, under a lock.
+    """The sink for the status page, written on the loop's thread and read on the server's thread, under a lock.
 
-    `history`: the list of alarms. Alerts are noted there when they are stored, and not again when they are shown.
+    `history`: the list of alarms. It gets the alerts when they are stored, so `take` does not add them again.
     """
 
     def __init__(self, watched: Watched) -> None:
@@ -80,7 +80,7 @@ class StatusView:
         self.history = AlarmHistory(watched.alerts)
 
     def take(self, effects: Effects, now: Instant) -> None:
-        """Show what happened; its alerts are in `history`."""
+        """Show the effects of an event. Its alerts are already in `history`."""
         with self._lock:
             for notice in effects.notices:
                 kind = type(notice)
@@ -333,7 +333,7 @@ class StatusView:
         return [{"agent": name, **deviation} for name, deviation in shown if deviation["notable"]]
 
     def _reliability(self, agent: AgentStatus) -> list[Reliability]:
-        """Return how the forecasts of each formula turned out. Diagrams take a while: make them without the lock."""
+        """Return the outcomes of the forecasts of each formula. Diagrams take time, so make them without the lock."""
         return [Reliability.of(query, row.forecasts) for query, row in self._rows(agent)]
 
     def _show_agent(self, name: str, agent: AgentStatus) -> dict[str, Any]:

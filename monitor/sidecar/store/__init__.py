@@ -1,1 +1,1 @@
-"""Durable state: the journal in SQLite, evidence files, the alarm history."""
+"""Durable state: the journal in SQLite, the evidence files and the alarm history."""

@@ -1,8 +1,8 @@
 """Bounded history of the alarms that fired, each with its alert, its start and its end.
 
-`Journal` stores it (table `alarms`) in the transaction that publishes the alarm. Times are those at which the monitor
-published, so the list is ordered whatever an agent's clock says. A firing alarm has the alert with which it began; the
-status view has its newest one.
+`Journal` stores it (table `alarms`) in the transaction that publishes the alarm. All times are times of publication, so
+the order does not depend on the agents' clocks. For a firing alarm, the history has the first alert; the status view
+has the newest alert.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from monitor.alarm.message import rfc3339
 from monitor.sidecar.effects import Publication
 
 MAX_ALARMS: Final = 5000
-"""Maximum number of alarms, about 2 KB each; beyond it, the oldest that is not firing is removed."""
+"""Maximum number of alarms, about 2 KB each. Beyond it, the oldest alarm that is not firing is removed."""
 
 LEVEL: Final = 0
-"""Level of compression: none. Any other takes about 60 us, more than to make and encode the alert."""
+"""Compression level: none. Other levels take about 60 us, longer than it takes to make and encode the alert."""
 
 UNKNOWN: Final = "unknown"
-"""State of an alarm that is over, but whose end was not stored."""
+"""State of an alarm that is over, if its end was not stored."""
 
 
 class AlarmRecord(msgspec.Struct, array_like=True):
-    """One alarm. `began`, `over`: times of publication in seconds since the epoch; None: unknown, or not over.
+    """One alarm. `began`, `over`: times of publication, in seconds since the epoch; None if unknown or not over.
 
     `packed`: the alert as last stored, JSON in zlib's format.
     """
@@ -47,13 +47,13 @@ class AlarmRecord(msgspec.Struct, array_like=True):
     packed: bytes
 
     def outline(self) -> dict[str, Any]:
-        """Return what a timeline shows of it."""
+        """Return the fields of the alarm that a timeline shows."""
         times = {"began_unix": self.began, "over_unix": self.over}
         return {"id": self.id, "agent": self.agent, "formula": self.formula, "severity": self.severity,
                 "state": self.state, **times}  # fmt: skip
 
     def shown(self, live: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the alert with the alarm's times; `live`: the alert of its newest verdict, if it is firing."""
+        """Return the alert with the alarm's times. `live`: the newest alert, if the alarm is firing."""
         alert: dict[str, Any] = dict(live) if live is not None else json.loads(zlib.decompress(self.packed))
         times = {"began": self.began, "over": self.over}
         both = {name: None if seconds is None else rfc3339(seconds) for name, seconds in times.items()}
@@ -80,16 +80,16 @@ _read: Final = msgspec.json.Decoder(_Heard).decode
 
 
 class HistoryChanges(msgspec.Struct, frozen=True):
-    """Changes for the store to write: `rows` by number, and the numbers that are `gone`."""
+    """Changes for the store to write. `rows`: number -> row. `gone`: numbers of removed rows."""
 
     rows: Mapping[int, bytes] = {}
     gone: Collection[int] = ()
 
 
 class AlarmFilter(msgspec.Struct, frozen=True):
-    """Query for alarms; None matches any. An alarm matches `since` to `until` if it fired at any time in between.
+    """Query for alarms. None matches any value. An alarm matches if it fired at any time between `since` and `until`.
 
-    The `state` `over` is any but `firing`.
+    The `state` `over` matches every state except `firing`.
     """
 
     agent: str | None = None
@@ -133,7 +133,7 @@ class AlarmHistory:
                 self._next = max(self._next, number + 1)
 
     def note(self, publications: Iterable[Publication]) -> HistoryChanges:
-        """Record the alerts among these messages, and return what changed; a known alert changes nothing."""
+        """Record the alerts among these messages, and return the changes. An alert recorded before changes nothing."""
         rows: dict[int, bytes] = {}
         gone: list[int] = []
         for publication in publications:
@@ -143,7 +143,7 @@ class AlarmHistory:
         return HistoryChanges({number: row for number, row in rows.items() if number not in gone}, gone)
 
     def mark_unknown(self, firing: Collection[str]) -> None:
-        """Set the state of recorded firing alarms that are not among the ids in `firing` to `UNKNOWN`."""
+        """Set the state of recorded firing alarms to `UNKNOWN` if their id is not in `firing`."""
         with self._lock:
             for alarm in self._alarms.values():
                 if alarm.state == "firing" and alarm.id not in firing:
@@ -188,7 +188,7 @@ class AlarmHistory:
 
     def _drop_oldest(self) -> list[int]:
         oldest = next((n for n, alarm in self._alarms.items() if alarm.state != "firing"), None)
-        if oldest is None:  # all are firing, which the number of agents and formulas bounds
+        if oldest is None:  # all are firing; the number of agents and formulas bounds these
             return []
         del self._numbers[self._alarms.pop(oldest).id]
         return [oldest]

@@ -1,4 +1,4 @@
-"""Files for people: the evidence of alarms, and the models and policies it refers to.
+"""Files for people: the evidence of alarms, and the models and policies that the evidence refers to.
 
 `evidence/<id>` and `objects/<sha256>` are beside the store. Both are named after their content and never change, so
 writing one twice is harmless. `evidence/<id>.sig` is the signature of signed evidence.
@@ -31,7 +31,7 @@ _MODE: Final = 0o644
 class EvidenceFolder:
     """The folders `evidence` and `objects` in `folder`, created if missing. `signer` signs new evidence, if given.
 
-    Raises ConfigError if they cannot be written to; not for a full disk, which may have space again when it is needed.
+    Raises ConfigError if the folders cannot be written to. A full disk is no error, because it may have space later.
     """
 
     def __init__(self, folder: Path, signer: Signer | None = None) -> None:
@@ -51,9 +51,10 @@ class EvidenceFolder:
                     raise ConfigError(f"store.path: {folder} cannot be written to: {error.strerror}") from error
 
     def keep_objects(self, objects: Mapping[str, bytes]) -> list[str]:
-        """Write the models and policies that evidence refers to, by sha256; return the names of damaged ones.
+        """Write the models and policies that evidence refers to (SHA-256 -> bytes); return the names of damaged files.
 
-        Damaged: altered, or removed since they were written. Raises ConfigError if one cannot be read or written.
+        A file is damaged if it was altered, or removed after it was written. Raises ConfigError if a file cannot be
+        read or written.
         """
         damaged = []
         for name, content in objects.items():
@@ -70,14 +71,14 @@ class EvidenceFolder:
         return damaged
 
     def changed(self) -> bool:
-        """Return whether the file of an object changed since `keep_objects`; contents are not read."""
+        """Return whether the file of an object changed since `keep_objects`. Only file attributes are compared."""
         known = tuple(self._states.items())  # another thread may add to them
         return any(_state(self.objects / name) != state for name, state in known)
 
     def keep_evidence(self, *files: EvidenceFile) -> None:
-        """Write evidence, each after its signature, so that after a crash none is unsigned.
+        """Write evidence. Each signature is written before its evidence, so that after a crash no evidence is unsigned.
 
-        Raises OSError; any of the files may then have been written.
+        Raises OSError; some of the files may then have been written.
         """
         contents: dict[str, bytes] = {}
         for file in files:
@@ -87,26 +88,29 @@ class EvidenceFolder:
         write_files(self.evidence, contents, mode=_MODE, tidy=False)
 
     def read_evidence(self, name: str) -> bytes | None:
-        """Return the content of `evidence/<name>`; None if there is none, or `name` is not an id."""
+        """Return the content of `evidence/<name>`; None if there is no such file, or `name` is not an id."""
         return self._read(name)
 
     def read_object(self, sha256: str) -> bytes:
-        """Return the content of `objects/<sha256>`, without checking its digest; ConfigError if it cannot be read."""
+        """Return the content of `objects/<sha256>`, without checking its digest.
+
+        Raises ConfigError if it cannot be read.
+        """
         try:
             return (self.objects / Path(sha256).name).read_bytes()
         except OSError as error:
             raise ConfigError(f"objects/{sha256} cannot be read: {error.strerror}") from error
 
     def read_signature(self, name: str) -> bytes | None:
-        """Return the content of `evidence/<name>.sig`; None as for `read_evidence`."""
+        """Return the content of `evidence/<name>.sig`; None if there is no such file, or `name` is not an id."""
         return self._read(name, _SIGNATURE)
 
     def prune(self, *, keep: float, size: int, needed: Collection[str] = ()) -> int:
-        """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; return the count.
+        """Remove evidence older than `keep` seconds, then the oldest beyond `size` bytes; return the number removed.
 
-        Ages are in time that the monitor has seen pass (`SeenTime`), so a jump of the clock removes nothing. Signatures
-        are included. Not removed: evidence in `needed`, which firing alarms refer to,
-        and objects, which any evidence, even a copy elsewhere, may refer to. Raises OSError if removing a file fails.
+        Ages are measured in `SeenTime`, so a jump of the clock removes nothing. Signatures are removed with their
+        evidence. Evidence in `needed` stays, because firing alarms refer to it. Objects stay too, because any evidence,
+        even a copy elsewhere, may refer to them. Raises OSError if removing a file fails.
         """
         stored = sorted(self._stored())
         now = self._time.now(stored[-1][0] if stored else None)
@@ -123,7 +127,7 @@ class EvidenceFolder:
         return removed
 
     def _stored(self) -> Iterator[tuple[float, int, str]]:
-        """Yield the time, bytes and name of each piece of evidence, its signature included."""
+        """Yield the time, the bytes including the signature, and the name of each piece of evidence."""
         parts_of: dict[str, list[tuple[float, int]]] = {}
         for written, length, path in self._files():
             parts_of.setdefault(path.name.removesuffix(_SIGNATURE), []).append((written, length))
@@ -139,7 +143,7 @@ class EvidenceFolder:
             return None
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
-        """Yield the time, bytes and path of each file. Folders are not ours: a disk's `lost+found`, for example."""
+        """Yield the time, bytes and path of each file. Folders are skipped, for example a disk's `lost+found`."""
         with os.scandir(self.evidence) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # it was just renamed to its final name
@@ -154,7 +158,7 @@ def is_full(error: OSError) -> bool:
 
 
 def _digest(path: Path) -> str | None:
-    """Return a file's sha256; None if there is no file, empty if it is a folder."""
+    """Return a file's SHA-256; None if there is no file, empty if the path is a folder."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -165,7 +169,7 @@ def _digest(path: Path) -> str | None:
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Return what changes with the content, and only root can forge; None if the file is gone."""
+    """Return attributes that change with the content and that only root can forge; None if the file is gone."""
     try:
         found = path.lstat()
     except OSError:

@@ -1,7 +1,8 @@
-"""Number of the last transaction, in a file beside the database, which reveals lost transactions.
+"""The number of the last transaction, in a file beside the database. It reveals lost transactions.
 
-SQLite stops reading its log at the first frame with a wrong checksum: a flipped bit or a shortened or removed log looks
-like a process that ended earlier. The mark is written after each transaction; a database behind it has lost some.
+SQLite stops reading its log at the first frame with a wrong checksum. So a log with a flipped bit, or a shortened or
+removed log, looks like the log of a process that ended earlier. The mark is written after each transaction. A database
+whose number is below the mark has lost transactions.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _SIZE: Final = _NUMBER.size + _CHECK.size
 
 
 class HighWaterMark:
-    """The file at `path`, created with the first `write`. Methods raise OSError where the disk fails.
+    """The file at `path`, created by the first `write`. The methods raise OSError if the disk fails.
 
-    A written number survives the process; after `sync` it also survives a power failure, which may otherwise leave an
-    older (lower) number. `number`: as last read or written; None: no valid file.
+    A written number survives the process. After `sync` it also survives a power failure, which may otherwise leave an
+    older (lower) number. `number`: the number last read or written; None if there is no valid file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +64,7 @@ class HighWaterMark:
         return os.path.samestat(os.fstat(self._descriptor), found) and found.st_size >= _SIZE
 
     def close(self) -> None:
-        """Close the file; the next `write` opens whatever is at `path` then."""
+        """Close the file. The next `write` opens the file that is then at `path`."""
         if self._descriptor is not None:
             with suppress(OSError):
                 self.sync()
@@ -71,7 +72,7 @@ class HighWaterMark:
             self._descriptor = None
 
     def _open(self, number: int) -> int:
-        """Open the file; a new one is made durable first."""
+        """Open the file. If it is new, first make it durable."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if os.fstat(descriptor).st_size < _SIZE:

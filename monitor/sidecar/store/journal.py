@@ -1,8 +1,9 @@
-"""SQLite database of the durable state: a snapshot, the events since, and the messages still to be sent.
+"""SQLite database of the durable state: a snapshot, the later events, and the messages still to be sent.
 
-One transaction a batch, on the disk before `commit` returns (WAL, synchronous=FULL). SQLite's pages have no checksum,
-so each value has its own. Transactions are numbered, and the newest has a checksum over everything (`ledger`), which
-finds rows of different transactions. Transactions missing at the end are found by the mark (`high_water`).
+Each batch is one transaction, which is on the disk before `commit` returns (WAL, synchronous=FULL). SQLite's pages have
+no checksum, so each value has its own. Transactions are numbered. The newest has a checksum over the whole database
+(`ledger`), which reveals rows of different transactions. The mark (`high_water`) reveals that the last transactions are
+missing.
 """
 
 from __future__ import annotations
@@ -27,16 +28,18 @@ from monitor.types import FormulaSpec
 _T = TypeVar("_T")
 _K = TypeVar("_K", str, int)
 HEAD: Final = 2 * SIZE
-"""Bytes of checksums before a setting (number, all rows) and before events (all rows, chain)."""
+"""Bytes before the content of a setting (transaction number, checksum of all rows) or of events (checksum of all rows,
+chain)."""
 
 APPLICATION: Final = 0x63666D6E
 """SQLite's `application_id`: `cfmn`."""
 
 FORMAT: Final = 3
-"""Format 2 had no alarm history. It is read, and converted when everything is written."""
+"""The current format. Format 2 had no alarm history; a database in format 2 can be read, and is converted when
+everything is written."""
 
 UNNUMBERED: Final = 1
-"""The format in which transactions had no numbers."""
+"""The format whose transactions had no numbers."""
 
 PATIENCE: Final = 1.0
 """Seconds to wait for a sidecar that is shutting down."""
@@ -63,7 +66,8 @@ DISK: Final = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-"""SQLite's error codes for the disk, or for other processes. Any other is damage: our statements fit our tables."""
+"""SQLite's error codes for failures of the disk and for locks of other processes. Any other code means damage, because
+the statements fit the tables."""
 
 
 class DamagedError(Exception):
@@ -71,13 +75,13 @@ class DamagedError(Exception):
 
 
 STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)
-"""Errors of the disk, or of its content."""
+"""Errors of the disk or of the database's content."""
 
 
 class SnapshotSetting(msgspec.Struct, frozen=True, array_like=True):
-    """Circumstances of the snapshot. `world`: digest of model and policies. `ticks`: the latest.
+    """Circumstances of the snapshot. `world`: `Loaded.world`. `ticks`: last ticks of the process.
 
-    `shard`: as configured; empty: the agents are all those of the fleet.
+    `shard`: the configured shard; empty if the monitor watches all agents of the fleet.
     """
 
     client_id: str
@@ -91,8 +95,8 @@ class SnapshotSetting(msgspec.Struct, frozen=True, array_like=True):
 class Batch(msgspec.Struct, frozen=True):
     """Changes of one transaction.
 
-    `events`: packed, concatenated. `sent`: numbers of publications that were sent. `filed`: ids of evidence that is in
-    files now. `alarms`: changes of the alarm history.
+    `events`: concatenated packed events. `sent`: numbers of publications that were sent. `filed`: ids of evidence that
+    was written to files. `alarms`: changes of the alarm history.
     """
 
     events: bytes = b""
@@ -104,7 +108,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class StoreContent(msgspec.Struct, frozen=True):
-    """Content of the database. `agents`, `pages`: as in `Snapshot`. `events`: packed, one element a transaction."""
+    """Content of the database. `agents`, `pages`: as in `Snapshot`.
+
+    `events`: packed events, one element per transaction.
+    """
 
     setting: SnapshotSetting | None
     agents: Mapping[str, bytes]
@@ -118,12 +125,13 @@ class StoreContent(msgspec.Struct, frozen=True):
 class Journal:
     """The database at `path`, created if missing, and locked against other processes.
 
-    `number`: of the last transaction, once read. `numbered`: the format has transaction numbers. `current`: it is the
-    newest format.
+    `number`: number of the last transaction, known after `read`. `numbered`: whether the format has transaction
+    numbers. `current`: whether the database has the newest format.
 
     Raises:
-        ConfigError: in use, of a later version, or not ours.
-        STORE_ERRORS: it cannot be read or written; DamagedError if its content is damaged. So do all methods.
+        ConfigError: the database is in use, of a later version, or not of this program.
+        STORE_ERRORS: the database cannot be read or written; DamagedError if its content is damaged. All methods raise
+            these errors.
     """
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +143,7 @@ class Journal:
         self._files = (str(path), f"{path}-wal")
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Created in one thread and used in another, never in two at once: HTTP uses `Store` only.
+        # The connection is created in one thread and used in another, never in two at once; HTTP uses only `Store`.
         self._database = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
         try:
             with self._as_damage():
@@ -148,12 +156,12 @@ class Journal:
             raise
 
     def read(self) -> StoreContent:
-        """Return everything; DamagedError if a value is not what was written."""
+        """Return the whole content. Raises DamagedError if a value differs from the value that was written."""
         with self._as_damage():
             return self._read()
 
     def commit(self, batch: Batch) -> None:
-        """Write a batch. On STORE_ERRORS nothing of it was written."""
+        """Write a batch. If STORE_ERRORS are raised, nothing of the batch was written."""
         assert self.current, "a database of an earlier version is first written by `checkpoint(everything=True)`"
         with self._transaction() as ledger:
             self._add(batch, ledger)
@@ -163,9 +171,9 @@ class Journal:
         self._chain = chain
 
     def checkpoint(self, setting: SnapshotSetting, snapshot: Snapshot, batch: Batch, *, everything: bool) -> None:
-        """Write a batch, and a snapshot that replaces the events so far; errors as for `commit`.
+        """Write a batch, and a snapshot that replaces the earlier events. Errors are those of `commit`.
 
-        `everything`: snapshot and batch also replace everything else.
+        `everything`: snapshot and batch replace the whole content of the database.
         """
         assert not batch.events, "they would be written and removed again"
         with self._transaction(everything=everything) as ledger:
@@ -181,9 +189,9 @@ class Journal:
         self._chain, self.numbered, self.current = chain, True, True
 
     def check_files(self) -> None:
-        """Raise DamagedError if our files were removed, replaced or truncated.
+        """Raise DamagedError if the database's files were removed, replaced or truncated.
 
-        SQLite would not notice: it continues with the files it has open, which are gone when it closes them.
+        SQLite would not notice this. It continues with its open files, which are lost when they are closed.
         """
         for file, known in self._file_stats.items():
             try:
@@ -202,11 +210,11 @@ class Journal:
 
     @contextmanager
     def _as_damage(self) -> Iterator[None]:
-        """Turn errors of sqlite3 that the file's content causes into DamagedError; the disk's pass."""
+        """Turn errors of sqlite3 caused by the file's content into DamagedError. Errors of the disk pass unchanged."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # missing: a text is not UTF-8
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # no code: a text is not UTF-8
             # An unknown write version in the file's header makes SQLite report a read-only file.
             writable = code == sqlite3.SQLITE_READONLY and os.access(self._path, os.W_OK)
             if code in DISK and not writable:
@@ -215,9 +223,9 @@ class Journal:
 
     @contextmanager
     def _transaction(self, *, everything: bool = False) -> Iterator[Ledger]:
-        """Open a transaction, durable at its end, with the ledger for its rows; an empty one for `everything`.
+        """Open a transaction that is durable at its end, and yield the ledger; for `everything`, an empty ledger.
 
-        A ledger has no rollback: after a failure it is rebuilt.
+        A ledger cannot be rolled back, so it is rebuilt after a failure.
         """
         with self._as_damage():
             self.check_files()
@@ -271,11 +279,11 @@ class Journal:
         return kept
 
     def _without_head(self, sealed: object) -> bytes:
-        """Return a setting or events without the checksums before them."""
+        """Return the content of a setting or of events, without the checksums before it."""
         return _opened(sealed)[HEAD if self.numbered else 0 :]
 
     def _check_consistent(self, setting: bytes | None, ledger: Ledger) -> None:
-        """Raise DamagedError unless all rows are of the same transaction; record its number."""
+        """Raise DamagedError unless all rows belong to the same transaction; record the transaction's number."""
         number, total, chain = None, Ledger().total, BEGINNING
         if setting is not None:
             head = _opened(setting)[:HEAD]
@@ -303,7 +311,7 @@ class Journal:
         execute("PRAGMA synchronous=FULL")
         execute(f"PRAGMA journal_size_limit={64 << 20}")
         execute("BEGIN EXCLUSIVE")  # fails if the file is read-only
-        if new:  # otherwise nothing is written, so a store on a full disk can be read
+        if new:  # an existing database is not written to here, so that it can be read on a full disk
             for statement in (*TABLES, f"PRAGMA application_id={APPLICATION}", f"PRAGMA user_version={FORMAT}"):
                 execute(statement)
         execute("COMMIT")
@@ -311,7 +319,7 @@ class Journal:
         self._remember_files()
 
     def _check_tables(self) -> None:
-        """Check tables and pages; values are checked when they are read."""
+        """Check tables and pages. Values are checked when they are read."""
         found = self._database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
         known = [(statement,) for statement in TABLES]
         if found != known and (self.current or found != known[:-1]):
@@ -336,8 +344,8 @@ class Journal:
         self._remove("alarms", "n", tuple(batch.alarms.gone), ledger)
 
     def _put(self, setting: SnapshotSetting, snapshot: Snapshot, ledger: Ledger) -> bytes:
-        """Write a setting and the changed agents; return the start of the chain that follows."""
-        states = {**snapshot.agents, **snapshot.pages}  # an agent is one level of a topic: no `/` in its name
+        """Write a setting and the changed agents; return the start of the chain of the following events."""
+        states = {**snapshot.agents, **snapshot.pages}  # an agent's name is one level of a topic, so it contains no `/`
         self._remove("snapshot", "agent", [name for name, state in states.items() if state is None], ledger)
         self._write("snapshot", {name: _sealed(state) for name, state in states.items() if state is not None}, ledger)
         setting = msgspec.structs.replace(setting, common=snapshot.common)

@@ -1,7 +1,7 @@
 """Checksums over the whole database, updated with each transaction.
 
-A row's own checksum finds a damaged row, not a missing or outdated one. A sum over the digests of all rows does;
-events, which are only appended, are chained.
+A row's own checksum reveals that the row is damaged, but not that a row is missing or outdated. A sum over the digests
+of all rows reveals this too. Events are only appended, so their checksums form a chain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 SIZE: Final = 8
-"""Bytes of a checksum."""
+"""Number of bytes of a checksum."""
 
 BEGINNING: Final = bytes(SIZE)
 """Start of an empty chain."""
@@ -39,7 +39,7 @@ class Ledger:
         self._rows[table, key] = digest
 
     def drop(self, table: str, keys: Iterable[str | int]) -> None:
-        """Remove rows, where they exist."""
+        """Remove the rows that exist."""
         for key in keys:
             self._total = (self._total - self._rows.pop((table, key), 0)) % _ALL
 
@@ -50,5 +50,5 @@ def link(before: bytes, number: int, content: bytes) -> bytes:
 
 
 def _digest(head: bytes, content: bytes) -> bytes:
-    """Return the digest of `content` and of `head`, which identifies it; no head is a prefix of another."""
+    """Return the digest of `head` and `content`. `head` identifies the content, and is no prefix of another head."""
     return hashlib.blake2b(head + content, digest_size=SIZE).digest()

@@ -1,7 +1,7 @@
-"""Move the agents of stores to other stores, for another number of shards. The old stores stay as they are.
+"""Copy the agents of stores to new stores, for another number of shards. The old stores are not changed.
 
-Everything is read and checked first; then the new stores are written into a hidden folder, which gets its name at the
-end. So a failure leaves nothing behind.
+All old stores are read and checked first. Then the new stores are written into a hidden folder, which is renamed at the
+end. A failure therefore leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SIGNATURE: Final = ".sig"
 
 @dataclass(frozen=True)
 class NewStore:
-    """A new store: its database, its shard (None: of all agents), and its agents."""
+    """A new store: its database, its shard (None if it has all agents), and its agents."""
 
     path: Path
     shard: Shard | None
@@ -60,13 +60,16 @@ class _Old:
 
 
 def merge_stores(paths: Sequence[Path], target: Path) -> NewStore:
-    """Write one store of the agents of all these stores; `target`: a new folder. Raises as `split_stores`."""
+    """Write one store with the agents of all these stores. `target`: a new folder.
+
+    Errors are those of `split_stores`.
+    """
     [store] = _reshard(paths, 1, target, sharded=False)
     return store
 
 
 def split_stores(paths: Sequence[Path], shards: int, target: Path) -> list[NewStore]:
-    """Write a store for each of so many shards, with the agents of these stores; `target`: a new folder.
+    """Write a store for each of `shards` shards, with the agents of these stores. `target`: a new folder.
 
     Raises:
         ConfigError: a store is missing, in use, damaged or was not stopped cleanly; shards are missing; the stores have
@@ -106,7 +109,7 @@ def _reshard(paths: Sequence[Path], shards: int, target: Path, *, sharded: bool)
 
 
 def _read(path: Path) -> _Old:
-    """Read a store; ConfigError unless it was stopped cleanly."""
+    """Read a store. Raises ConfigError unless it was stopped cleanly."""
     if not path.is_file():
         raise ConfigError(f"{path} is no file; give the database of a store, such as var/cfmon.sqlite")
     try:
@@ -214,14 +217,14 @@ def _parts(olds: Sequence[_Old], shards: int) -> list[_OldShard]:
 
 
 def _batch(olds: Sequence[_Old], number: int, shards: int) -> Batch:
-    """Return what a part has beside its state: messages still to be sent, evidence in no file yet, alarms."""
+    """Return the rest of a new store's content: messages still to be sent, evidence not in files yet, and alarms."""
     messages = [
         message
         for old in olds
         for _, message in old.kept.publications
         if _shard_of_message(message, old.common.topics.alerts, shards) == number
     ]
-    if number == 0:  # nobody else clears the statuses of monitors that have no successor
+    if number == 0:  # the first new store clears the statuses of monitors that have no successor
         messages += [Publication(old.common.status_topic, b"") for old in olds[shards:]]
     evidence = [
         file for old in olds for file in old.kept.evidence if _shard_of_evidence(file.content, shards) == number
@@ -232,7 +235,7 @@ def _batch(olds: Sequence[_Old], number: int, shards: int) -> Batch:
 
 
 def _newest(alarms: Sequence[AlarmRecord]) -> list[AlarmRecord]:
-    """Return as many alarms as a store keeps, oldest first; those that fire are kept."""
+    """Return as many alarms as a store keeps, oldest first. All firing alarms are among them."""
     ordered = sorted(alarms, key=lambda alarm: alarm.began or 0.0)
     excess = max(len(ordered) - MAX_ALARMS, 0)
     dropped = {id(alarm) for alarm in [alarm for alarm in ordered if alarm.state != "firing"][:excess]}
@@ -240,7 +243,7 @@ def _newest(alarms: Sequence[AlarmRecord]) -> list[AlarmRecord]:
 
 
 def _shard_of_message(message: Publication, alerts: str, shards: int) -> int:
-    """Return the shard that sends a message: that of its agent, or the first."""
+    """Return the shard that sends a message: the shard of the message's agent, or the first shard."""
     if message.to:
         return shard_of(message.topic.split("/")[0], shards)
     if message.topic.startswith(f"{alerts}/"):
@@ -249,7 +252,7 @@ def _shard_of_message(message: Publication, alerts: str, shards: int) -> int:
 
 
 def _shard_of_evidence(content: bytes, shards: int) -> int:
-    """Return the shard of the agent that evidence is about; the first, if it cannot be read."""
+    """Return the shard of the agent that evidence is about; the first shard if the evidence cannot be read."""
     try:
         return shard_of(read_evidence(content).agent, shards)
     except EvidenceError:
@@ -271,7 +274,7 @@ def _write(folder: Path, part: _OldShard, shard: Shard | None) -> None:
 
 
 def _copy_files(olds: Sequence[_Old], building: Path, made: Sequence[NewStore], target: Path) -> None:
-    """Give each new store the evidence of its agents, and all models and policies; the files are linked if possible."""
+    """Give each new store the evidence of its agents, and all models and policies. Files are linked if possible."""
     folders = [building / store.path.parent.relative_to(target) for store in made]
     for folder in folders:
         for name in ("evidence", "objects"):
@@ -288,7 +291,7 @@ def _copy_files(olds: Sequence[_Old], building: Path, made: Sequence[NewStore], 
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files in a folder, unfinished ones left out."""
+    """Return the files in a folder, without unfinished files."""
     return [file for file in sorted(folder.glob("*")) if file.is_file() and not file.name.startswith(".")]
 
 

@@ -1,7 +1,7 @@
-"""Time for the age of files, as far as the monitor has seen it pass: a wall clock that jumps ahead ages nothing.
+"""Time that the monitor has seen pass. The age of files is measured in it, so a jump of the wall clock ages no file.
 
-It advances while this process runs, and by at most a day for the time before its start, whatever the wall clock says.
-It is stored as the time stamp of a file, from which the next process continues.
+This time advances while the process runs. For the time before the start it advances by at most a day, whatever the wall
+clock says. It is stored as the time stamp of a file, from which the next process continues.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ DAY: Final = 86400.0
 
 
 class SeenTime:
-    """Wall-clock time as far as it was seen to pass, stored in `file`."""
+    """Wall-clock time that was seen to pass, stored in `file`."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._last: tuple[float, float] | None = None
 
     def now(self, newest: float | None) -> float:
-        """Return the time, in seconds since the epoch. `newest`: time of the newest file, used if none is stored."""
+        """Return the time, in seconds since the epoch. `newest`: time of the newest file, used if no time is stored."""
         read = read_clock()
         wall, ticks = read.wall, read.ticks
         if self._last is not None:

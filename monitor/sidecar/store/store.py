@@ -1,7 +1,8 @@
 """Durable state of the sidecar. When the disk fails, monitoring continues and the failure is reported.
 
-`journal` is the database, `high_water` how far it was written, `evidence_folder` the files beside it. Evidence is first
-written to the database, in the transaction of its alarm, and then to a file, so no alert waits for the file.
+`journal` is the database, `high_water` the number of its last transaction, `evidence_folder` the files beside it.
+Evidence is first written to the database, in the transaction of its alarm, and later to a file, so no alert waits for
+the file.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from monitor.sidecar.tasks import in_thread
 
 LOG: Final = logging.getLogger("monitor.store")
 SNAPSHOT_EVENTS: Final = 20_000
-"""Events after which a snapshot replaces them: few enough to be replayed in seconds."""
+"""Number of events after which a snapshot replaces them. So many events can be replayed in seconds."""
 
 SNAPSHOT_BYTES: Final = 32 << 20
-"""Bytes of events after which a snapshot replaces them."""
+"""Total bytes of events after which a snapshot replaces them."""
 
 MAX_PENDING_BYTES: Final = 64 << 20
 """Maximum number of bytes of evidence waiting for a failing disk."""
 
 FILES: Final = 64
-"""Files of evidence written at a time: they share a thread and the flush of their folder."""
+"""Maximum number of evidence files written together. They share one thread and one flush of the folder."""
 
 NOTHING: Final = StoreContent(None, {}, {}, (), (), ())
 UNCHANGED: Final = HistoryChanges()
@@ -48,15 +49,17 @@ UNCHANGED: Final = HistoryChanges()
 class Store:
     """The database at `path`, with `evidence/` and `objects/` beside it; `signer` signs the evidence, if given.
 
-    Used from one thread; `read_evidence` and `read_signature` from any. Once it is open, no method raises if the disk
-    fails: `problem` describes the failure until `replace` writes the whole state.
+    A store is used from one thread; only `read_evidence` and `read_signature` may be called from any thread. After
+    opening, no method raises if the disk fails. Instead `problem` describes the failure until `replace` writes the
+    whole state.
 
-    `filed_bytes`: of evidence filed since the last `prune`. `damage`, `damages`: description of the last damage found,
-    and their number. `incomplete`: why `kept` is older than what was written; empty if it is not.
+    `filed_bytes`: bytes of evidence written to files since the last `prune`. `damage`: description of the last damage
+    found. `damages`: number of damages found. `incomplete`: why `kept` is older than the state last written; empty if
+    it is not older.
 
     Raises:
-        ConfigError: it cannot be written to, is in use, not ours, or of a later version. A damaged database is set
-            aside and a new one created; a full disk is reported in `problem`.
+        ConfigError: the database cannot be written to, is in use, not of this program, or of a later version. A damaged
+            database is set aside and a new one is created. A full disk is reported in `problem`.
     """
 
     def __init__(self, path: Path, signer: Signer | None = None) -> None:
@@ -91,7 +94,7 @@ class Store:
 
     @property
     def snapshot_due(self) -> bool:
-        """True if enough has happened since the last snapshot for a new one."""
+        """True if there were enough events since the last snapshot to write a new one."""
         return self._count >= SNAPSHOT_EVENTS or self._size >= SNAPSHOT_BYTES
 
     def note(self, event: Event) -> None:
@@ -125,7 +128,7 @@ class Store:
         self._filed.clear()
 
     def checkpoint(self, setting: SnapshotSetting, snapshot: Snapshot, sent: Sequence[int] = ()) -> None:
-        """Replace the events since the last snapshot by a snapshot of what changed."""
+        """Replace the events since the last snapshot by a snapshot of the agents that changed."""
         if self.problem or self._journal is None:
             return
         try:
@@ -137,7 +140,7 @@ class Store:
         self._clear_batch()
 
     def check_files(self) -> None:
-        """Detect files that were removed, replaced or truncated, and flush the mark; to be called periodically."""
+        """Detect files that were removed, replaced or truncated, and flush the mark. Call this periodically."""
         if self.problem or self._journal is None:
             return
         try:
@@ -155,7 +158,7 @@ class Store:
         waiting: Sequence[tuple[int, Publication]],
         alarms: Mapping[int, bytes] = MappingProxyType({}),
     ) -> None:
-        """Write everything: state, messages `waiting` to be sent, evidence in no file yet, all `alarms`."""
+        """Write everything: state, messages `waiting` to be sent, evidence not in files yet, and all `alarms`."""
         evidence = [EvidenceFile(name, content) for name, content in self._pending.items()]
         try:
             if self._journal is None:
@@ -175,7 +178,7 @@ class Store:
         self.problem = ""
 
     def start_over(self, reason: str) -> None:
-        """Set aside a database whose content cannot be restored, and create a new one; pending evidence is kept."""
+        """Set aside a database whose content cannot be restored, and create a new one. Pending evidence is kept."""
         if self._journal is not None:
             self._journal.close()
         try:
@@ -215,7 +218,7 @@ class Store:
             return Journal(self._path)
 
     def _compare(self, journal: Journal) -> None:
-        """Compare the number of transactions with the mark: SQLite does not report a missing end."""
+        """Compare the number of the last transaction with the mark, because SQLite does not report a missing end."""
         marked, found = self._mark.number, journal.number
         self._number = max(self._number, found)
         if marked is None and journal.numbered and found:
@@ -224,7 +227,7 @@ class Store:
             missing = f"{marked - found} of {marked}" if found else f"all {marked}"
             self.incomplete = f"{missing} transactions that were written are missing"
         if self.damages:
-            self.incomplete = ""  # the database was set aside, which was reported
+            self.incomplete = ""  # it was reported that the database was set aside
         elif self.incomplete:
             self._report_damage(self.incomplete)
 
@@ -234,7 +237,7 @@ class Store:
         self._number = number
 
     def _mark_unsaved(self) -> None:
-        """Advance the mark: messages are acknowledged but not stored, and the next process must detect that."""
+        """Advance the mark, so that the next process detects that messages were acknowledged but not stored."""
         if not self._unsaved:
             self._unsaved = True
             with suppress(OSError):
@@ -257,7 +260,10 @@ class Store:
         self._report_damage(f"{reason}: set aside as {aside.name}; a new one is created")
 
     def _continue_without(self, error: Exception) -> None:
-        """Continue if the disk is full, which may pass; ConfigError for any other error."""
+        """Continue without the database if the disk is full, because this may pass.
+
+        Raise ConfigError for any other error.
+        """
         code = getattr(error, "sqlite_errorcode", None)
         if code != sqlite3.SQLITE_FULL and not (isinstance(error, OSError) and is_full(error)):
             raise ConfigError(f"store.path: {self._path} cannot be written to: {error}") from error
@@ -269,9 +275,12 @@ class Store:
         self._count = self._size = 0
 
     def _fail(self, error: Exception) -> None:
-        """Continue without the database, whose connection may be in an inconsistent state; `replace` reopens it."""
+        """Continue without the database, whose connection may be in an inconsistent state.
+
+        `replace` reopens the database.
+        """
         self.failures += 1
-        if not self.problem:  # once: of two files on one disk, the first to fail may differ with each try
+        if not self.problem:  # log the failure once: which of two files fails first may differ with each try
             LOG.error("the store fails, until it works again a restart would lose state: %s: %s", self._path, error)
         if isinstance(error, DamagedError):
             self._report_damage(str(error))
@@ -282,9 +291,11 @@ class Store:
     # ---- the files ----
 
     def keep_objects(self, objects: Callable[[], Mapping[str, bytes]]) -> None:
-        """Write the models and policies that evidence refers to; on a full disk, once there is space (see `ok`).
+        """Write the models and policies that evidence refers to.
 
-        Altered or removed files are rewritten and reported, now and in `file_evidence`. Raises ConfigError for errors
+        If the disk is full, they are written later (see `ok`).
+
+        Altered or removed files are rewritten and reported, here and in `file_evidence`. Raises ConfigError for errors
         other than a full disk.
         """
         self._objects = objects
@@ -296,23 +307,23 @@ class Store:
             self._objects_failed(error)
 
     def read_evidence(self, name: str) -> bytes | None:
-        """Return the content of `/evidence/<name>`, filed or pending; None if there is none."""
+        """Return the content of `/evidence/<name>`, from a file or from memory; None if there is no such evidence."""
         pending = self._pending.get(name)
         return pending if pending is not None else self._archive.read_evidence(name)
 
     def read_object(self, sha256: str) -> bytes:
-        """Return a model or policy that evidence refers to; ConfigError if it is missing."""
+        """Return a model or policy that evidence refers to. Raises ConfigError if it is missing."""
         return self._archive.read_object(sha256)
 
     def read_signature(self, name: str) -> bytes | None:
-        """Return the content of `/evidence/<name>.sig`; None if there is no such evidence, or it is not signed."""
+        """Return the content of `/evidence/<name>.sig`; None if there is no such evidence, or if it is not signed."""
         pending = self._pending.get(name)
         if pending is None:
             return self._archive.read_signature(name)
         return None if self._signer is None else self._signer.sign(pending)
 
     async def file_evidence(self) -> None:
-        """Write pending evidence to files, in a thread; first restore the objects it refers to."""
+        """Write pending evidence to files, in a thread. First restore the objects that the evidence refers to."""
         await self._restore_objects()
         pending = [EvidenceFile(name, content) for name, content in self._pending.items()]
         groups = deque(pending[start : start + FILES] for start in range(0, len(pending), FILES))
@@ -320,12 +331,12 @@ class Store:
             files = groups.popleft()
             try:
                 await in_thread(partial(self._archive.keep_evidence, *files))
-            except OSError as error:  # it stays in the database and in memory
-                if len(files) > 1:  # it may be one of them
+            except OSError as error:  # the evidence stays in the database and in memory
+                if len(files) > 1:  # only one of the files may have failed
                     groups.extendleft([file] for file in reversed(files))
                     continue
                 if files[0].id in self._pending:
-                    self._pending.move_to_end(files[0].id)  # next time it keeps back no other
+                    self._pending.move_to_end(files[0].id)  # next time this file does not hold back the others
                 self._filing_failed(f"evidence {files[0].id}", error.strerror or str(error))
                 return
             for file in files:
@@ -341,7 +352,7 @@ class Store:
         self._unfiled = reason
 
     async def _restore_objects(self) -> None:
-        """Write models and policies that could not be written before, or were removed or altered since."""
+        """Write models and policies that could not be written before, or that were removed or altered since."""
         if self._objects is None or not (self._unwritten or self._archive.changed()):
             return
         try:
@@ -362,7 +373,7 @@ class Store:
             self._report_damage(f"objects/{name} was removed or altered, and is rewritten")
 
     async def prune(self, *, keep: float, size: int, needed: Collection[str] = ()) -> None:
-        """Remove evidence older than `keep` seconds or beyond `size` bytes, but `needed` (`EvidenceFolder.prune`)."""
+        """Remove evidence older than `keep` seconds or beyond `size` bytes, except `needed`."""
         self.filed_bytes = 0
         try:
             removed = await in_thread(partial(self._archive.prune, keep=keep, size=size, needed=needed))
@@ -373,12 +384,12 @@ class Store:
             LOG.info("removed the evidence of %d alarms: older than store.keep, or beyond store.size", removed)
 
     def hold(self, evidence: Sequence[EvidenceFile]) -> None:
-        """Have evidence ready for `read_evidence`; `commit` writes it, and need not be called at once."""
+        """Hold evidence in memory for `read_evidence`. A later `commit` writes it."""
         added = {file.id: file.content for file in evidence if file.id not in self._pending}
         self._pending.update(added)
         while added and sum(map(len, self._pending.values())) > MAX_PENDING_BYTES:
             lost = next(iter(self._pending))
             del self._pending[lost]
-            self._filed.append(lost)  # so that the database drops it too
+            self._filed.append(lost)  # so that the database removes it too
             self.failures += 1
             LOG.error("evidence %s is discarded: too much waits for a failing disk", lost)

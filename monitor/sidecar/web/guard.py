@@ -28,7 +28,7 @@ from monitor.sidecar.web.runbooks import PREFIX
 
 LOG: Final = logging.getLogger("monitor.http")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/startupz"})
-"""Answered without a token, which orchestrators do not have: they reveal only health."""
+"""Paths answered without a token, because orchestrators have none. They reveal only health."""
 
 HOST: Final = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 """Name or address, optional port; no user information (`localhost:80@elsewhere`)."""
@@ -38,7 +38,7 @@ MIN_TOKEN: Final = 16
 
 
 def read_token(path: Path) -> bytes:
-    """Return the bearer token in a file; ConfigError if there is none or it is too short."""
+    """Return the bearer token in a file. Raises ConfigError if there is no token or if it is too short."""
     token = read_secret(path, "http.token_file")
     if len(token) < MIN_TOKEN or not token.isascii() or " " in token:
         raise ConfigError(
@@ -49,7 +49,10 @@ def read_token(path: Path) -> bytes:
 
 
 class Guard:
-    """ASGI application in front of `app`. `loopback`: it listens there; `hosts`: further host names to accept."""
+    """ASGI application in front of `app`. `loopback`: the server listens on loopback.
+
+    `hosts`: further host names to accept.
+    """
 
     def __init__(
         self, app: ASGIApp, *, loopback: bool, token_file: Path | None = None, hosts: Collection[str] = ()
@@ -86,7 +89,7 @@ class Guard:
         return host is not None and (host[1] in self._hosts or is_loopback(host[1]))
 
     def _is_authorized(self, values: list[str], file: Path) -> bool:
-        """Compare the token in constant time, which reveals nothing about it."""
+        """Compare the token in constant time, so that the time reveals nothing about the token."""
         try:
             token = read_token(file)
         except ConfigError as error:

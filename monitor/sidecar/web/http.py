@@ -1,7 +1,7 @@
 """Metrics, health and state over HTTP, read-only.
 
-`server` runs it in a thread with its own event loop, so a slow scrape does not delay verdicts, and `/healthz` answers
-when evaluation is stuck.
+`server` runs this application in a thread with its own event loop. So a slow scrape does not delay verdicts, and
+`/healthz` answers even if evaluation hangs.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ PICTURE_HEADERS: Final = {
     **HEADERS,
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox",
 }
-"""A picture may use its own style, and nothing else."""
+"""Headers of a picture. The picture may use its own style and nothing else."""
 
 MAX_PACKED_BYTES: Final = 64 << 20
-"""Maximum size of evidence, model and policies packed in this process."""
+"""Maximum total size in bytes of evidence, model and policies packed in this process."""
 
 MAX_AGENTS: Final = 100
-"""Maximum number of agents on a page; others are found by name. Default limit for alarms."""
+"""Maximum number of agents on a page; a search by name finds the others. Also the default limit for alarms."""
 MAX_ALARMS: Final = 1000
 """Maximum number of alarms in a response."""
 MAX_NAME: Final = 64
 
 
 def nothing_kept(sha256: str) -> bytes:
-    """Raise ConfigError: without a store there are no models and policies to read."""
+    """Raise ConfigError, because without a store there are no models and policies to read."""
     raise ConfigError(f"objects/{sha256}: nothing is kept (store.path is null)")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources of the pages' data; all are called on the server's thread.
+    """Sources of the pages' data. All functions are called on the server's thread.
 
-    `evidence` and `signature` take the evidence's id, `objects` the sha256 of a model or policy, and raises ConfigError
-    if there is none. `health` and `readiness` return the problem, `starting` what remains to be done, or an empty text;
-    `status` plain data about this process.
+    `evidence` and `signature` take the id of evidence. `objects` takes the SHA-256 of a model or policy, and raises
+    ConfigError if there is none. `health` and `readiness` return the problem, and `starting` the remaining work of the
+    start, or an empty text. `status` returns plain data about this process.
     """
 
     view: StatusView
@@ -85,12 +85,12 @@ class Sources:
         return {**overview, "status": self.status(), "problem": self.problem(), "now": now}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
-        """Return the data of an agent's page; as `StatusView.life`."""
+        """Return the data of an agent's page: `StatusView.life` with the problem and the current time."""
         life = self.view.life(name, most)
         return None if life is None else {**life, "problem": self.problem(), "now": read_clock().wall}
 
     def problem(self) -> str:
-        """Return why the data may be wrong or old; empty if it is not."""
+        """Return the reason why the data may be wrong or old, or an empty text."""
         return self.health() or self.readiness()
 
 
@@ -217,7 +217,7 @@ class _Pages:
 
 
 def _parse_query(query: Mapping[str, str]) -> tuple[AlarmFilter, int]:
-    """Return the filter and the limit of a query; ValueError if it is malformed."""
+    """Return the filter and the limit of a query. Raises ValueError if the query is malformed."""
     wrong = query.keys() - {"agent", "formula", "severity", "state", "since", "until", "limit"}
     if wrong:
         raise ValueError(f"unknown filter {min(wrong)!r}: use agent, formula, severity, state, since, until or limit")
@@ -228,7 +228,7 @@ def _parse_query(query: Mapping[str, str]) -> tuple[AlarmFilter, int]:
 
 
 def _whole(query: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
-    """Return the whole number that a query has under a name; ValueError if it is not one in this range."""
+    """Return the whole number under a name in a query. Raises ValueError if it is no whole number in this range."""
     text = query.get(name) or str(default)
     if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
         raise ValueError(f"{name} must be a number from {least} to {most}")
@@ -236,7 +236,7 @@ def _whole(query: Mapping[str, str], name: str, default: int, *, least: int, mos
 
 
 def _seconds(name: str, text: str) -> float:
-    """Parse a time, in seconds since the epoch or RFC 3339; without a zone it is UTC."""
+    """Parse a time, in seconds since the epoch or in RFC 3339. A time without a zone is UTC."""
     with contextlib.suppress(ValueError):
         seconds = float(text)
         if math.isfinite(seconds):
@@ -262,7 +262,7 @@ def _missing(what: str) -> Response:
 
 @contextlib.contextmanager
 def answering_probes(config: HttpConfig, doing: str) -> Iterator[HttpServer]:
-    """Answer probes, as alive and not ready because of `doing`, until the block ends."""
+    """Until the block ends, answer probes: alive, and not ready because of `doing`."""
 
     async def alive(_request: Request) -> Response:
         return _verdict("")

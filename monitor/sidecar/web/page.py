@@ -42,7 +42,7 @@ HEADERS: Final = {
 
 
 def page_routes() -> list[Route]:
-    """Return a route for each file; the files are read now."""
+    """Return a route for each file. The files are read now."""
     return [_route(path, name, kind) for path, (name, kind) in FILES.items()]
 
 

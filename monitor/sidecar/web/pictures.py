@@ -1,6 +1,7 @@
 """Pictures of alarms for the status page, each drawn by its own process.
 
-Drawing takes a second of CPU or more, for which verdicts would wait if a thread did it; a process can also be killed.
+Drawing takes a second of processor time or more. In a thread it would delay verdicts; a process does not, and it can be
+killed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOG: Final = logging.getLogger("monitor.http")
 COMMAND: Final = (sys.executable, "-P", "-m", "monitor", "explain", "-", "--large", "-o", "-")
 """`-P`: modules are not imported from the working directory, which may be the folder of the store."""
 PREFIX: Final = "CFMON_"
-"""Environment variables of the sidecar, such as its password, which the process does not get."""
+"""Prefix of the sidecar's environment variables, for example its password. The drawing process does not get them."""
 KEPT: Final = 64
 """Maximum number of cached pictures, about 50 KB each."""
 WAITING: Final = 16
@@ -37,24 +38,24 @@ NICE: Final = 10
 """Increment of the niceness, relative to ours."""
 MAX_NICENESS: Final = 19
 MEMORY: Final = 1 << 30
-"""Maximum number of bytes of the process: it shares the memory of a service or container with the monitor."""
+"""Maximum memory of the process in bytes. It shares the memory of a service or container with the monitor."""
 ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
-"""Otherwise numpy and scipy start an unused thread with its own buffers for each core."""
+"""Without this, numpy and scipy start an unused thread with its own buffers for each core."""
 OOM_SCORE: Final = b"1000"
-"""The kernel kills this process first when memory runs out, not the monitor."""
+"""With this score the kernel kills the drawing process first when memory runs out, and not the monitor."""
 
 
 def command_for(models: Iterable[str]) -> tuple[str, ...]:
-    """Return the command that draws alarms on configured models; worlds in Python are those of the configuration."""
+    """Return the command that draws alarms on the configured models. It allows the configured worlds in Python."""
     return (*COMMAND, *(part for model in models if is_reference(model) for part in ("--world", model)))
 
 
 class Pictures:
     """Cache of pictures, drawn on request one after the other. Used from the server's loop.
 
-    `evidence` returns a document by its id, None if there is none; `objects` is the folder of models and policies.
-    `command` reads a document and writes its picture; `--id` gives it the id that the document must have. `failed` is
-    called for each that could not be drawn.
+    `evidence` returns a document by its id; None if there is none. `objects` is the folder of models and policies.
+    `command` reads a document and writes its picture; the option `--id` gives the id that the document must have.
+    `failed` is called for each picture that could not be drawn.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Pictures:
             child = _Child((*self._command, "--id", name))
             try:
                 drawn, problem = await in_thread(partial(child.draw, content))
-            except OSError as error:  # no memory for a process or a thread, or too many of them
+            except OSError as error:  # no memory for a process or thread, or too many exist
                 drawn, problem = b"", f"it cannot be drawn now: {error.strerror or error}"
             finally:
                 child.kill()
@@ -127,9 +128,10 @@ class Pictures:
 
 
 class _Child:
-    """Process that draws a picture. It has ended and was reaped when `draw` returns or raises.
+    """Process that draws a picture. When `draw` returns or raises, the process has ended and was reaped.
 
-    Not asyncio's, which starts a thread to reap a process after creating it: if that fails, nothing reaps it.
+    asyncio's processes are not used. After creating a process, asyncio starts a thread to reap it; if this fails,
+    nothing reaps the process.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -138,7 +140,10 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def draw(self, content: bytes) -> tuple[bytes, str]:
-        """Return the picture of a document, or empty bytes and the reason. OSError: no process can be created."""
+        """Return the picture of a document, or empty bytes and the reason.
+
+        Raises OSError if no process can be created.
+        """
         pipe = subprocess.PIPE
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
         with subprocess.Popen(  # noqa: S603 - the command is ours
@@ -162,7 +167,7 @@ class _Child:
         return (out, "") if process.returncode == 0 else (b"", lines[-1] if lines else "drawing failed")
 
     def kill(self) -> None:
-        """Kill the process if it still runs; may be called from any thread, before, during or after `draw`."""
+        """Kill the process if it still runs. May be called from any thread, before, during or after `draw`."""
         self._killed.set()
         if self._process is not None:
             self._process.kill()
@@ -171,7 +176,7 @@ class _Child:
 def _restrict(pid: int) -> None:
     """Lower a process's priority, bound its memory, and raise its OOM score, as far as the system permits.
 
-    Not by `preexec_fn`, which runs Python between fork and exec and can deadlock with threads.
+    `preexec_fn` is not used, because it runs Python between fork and exec and can deadlock with threads.
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, 0) + NICE, MAX_NICENESS))

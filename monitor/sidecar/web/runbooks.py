@@ -21,11 +21,11 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 ANY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
-"""Addresses to listen on that cannot be used in a link."""
+"""Listening addresses that cannot be used in a link."""
 
 
 def default_runbook(http: HttpConfig, severity: str) -> str | None:
-    """Return the runbook link of an alarm without its own; None if our address is unknown."""
+    """Return the runbook link of an alarm that has no configured link; None if the monitor's address is unknown."""
     base = http.url
     if base is None:
         parts = urlsplit(f"//{http.listen}")
@@ -50,7 +50,7 @@ def runbook_route() -> Route:
 
 
 def _folder() -> Path:
-    """Return the folder in the repository or, once installed, in the wheel."""
+    """Return the folder of the runbooks, in the repository or in the installed wheel."""
     package = Path(__file__).resolve().parents[2]
     in_repository = package.parent / FOLDER
     return in_repository if in_repository.is_dir() else package / "_data" / FOLDER

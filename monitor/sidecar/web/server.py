@@ -28,7 +28,7 @@ PATIENCE: Final = 10.0
 """Seconds for a request to arrive, and for its response to be read."""
 
 MAX_CONNECTIONS: Final = 256
-"""Maximum number of connections; a new one closes the oldest, so that probes are answered."""
+"""Maximum number of connections. A further connection closes the oldest one, so that probes are answered."""
 
 KEEP_ALIVE: Final = 5
 """Seconds for which a connection stays open after a response."""
@@ -40,8 +40,8 @@ START_DEADLINE: Final = 10.0
 class _BoundedHttp(H11Protocol):
     """HTTP/1.1 that closes connections on which no request or response was completed for `PATIENCE` seconds.
 
-    Otherwise a few hundred slow clients could take all connections, and probes would fail. Time in which this process
-    was suspended does not count. Headers are limited to `MAX_HEADER_BYTES`, and malformed HTTP does not raise.
+    Without this, a few hundred slow clients could take all connections, and probes would fail. The time of a suspension
+    of this process does not count. Headers are limited to `MAX_HEADER_BYTES`, and malformed HTTP does not raise.
     """
 
     begun = 0.0
@@ -55,7 +55,7 @@ class _BoundedHttp(H11Protocol):
         self._schedule_check(self.cycle)
 
     def data_received(self, data: bytes) -> None:
-        """Pass data on in pieces of at most the headers' limit: h11 measures only incomplete headers."""
+        """Pass data on in pieces within the limit of headers, because h11 measures only incomplete headers."""
         while data and self.open:
             size = MAX_HEADER_BYTES - len(self.conn.trailing_data[0])
             if size <= 0:  # pipelined requests
@@ -65,7 +65,7 @@ class _BoundedHttp(H11Protocol):
             data = data[size:]
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse malformed HTTP; if a response has begun, such as before a bad body, only close the connection."""
+        """Refuse malformed HTTP. If a response has begun, for example before a bad body, only close the connection."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True  # otherwise its response would follow this one
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
@@ -84,7 +84,7 @@ class _BoundedHttp(H11Protocol):
             self.loop.call_later(PATIENCE, self._check, before, self.loop.time() + PATIENCE)
 
     def _check(self, before: object, due: float) -> None:
-        late = self.loop.time() - due > PATIENCE / 10  # we were suspended, and data may wait unread
+        late = self.loop.time() - due > PATIENCE / 10  # this process was suspended, and data may wait unread
         if self.cycle is before and not late:
             self.transport.abort()
         else:
@@ -92,10 +92,12 @@ class _BoundedHttp(H11Protocol):
 
 
 class HttpServer:
-    """Server of an application, in a thread. The constructor opens the socket; ConfigError if the port is in use.
+    """Server of an application, in a thread.
 
-    `config.listen`: host:port; port 0 takes a free one, see `url`. `before`: a server on the same address that this one
-    replaces. `open`: beyond loopback it answers everyone, under any name.
+    The constructor opens the socket; raises ConfigError if the port is in use.
+
+    `config.listen`: host:port; port 0 means any free port, which `url` shows. `before`: a server on the same address,
+    which this one replaces. `open`: whether the server listens beyond loopback and answers everyone, under any name.
     """
 
     def __init__(self, app: Starlette, config: HttpConfig, before: HttpServer | None = None) -> None:
@@ -129,13 +131,13 @@ class HttpServer:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def shared(self) -> socket.socket:
-        """Return a duplicate of the socket, for a server that replaces this one; either accepts connections."""
+        """Return a duplicate of the socket, for a server that replaces this one. Both servers accept connections."""
         shared = self._socket.dup()
         shared.setblocking(False)  # noqa: FBT003 - the signature is the socket's
         return shared
 
     def start(self) -> None:
-        """Start serving; return once requests are answered. ConfigError if the server does not start."""
+        """Start serving, and return when requests are answered. Raises ConfigError if the server does not start."""
         self._thread.start()
         deadline = time.monotonic() + START_DEADLINE
         while not self._server.started:
@@ -153,7 +155,7 @@ class HttpServer:
 
 
 def open_socket(listen: str) -> socket.socket:
-    """Return a socket that listens on host:port; ConfigError if it cannot be opened."""
+    """Return a socket that listens on host:port. Raises ConfigError if it cannot be opened."""
     parts = urlsplit(f"//{listen}")
     host, port = parts.hostname or "", parts.port or 0
     try:

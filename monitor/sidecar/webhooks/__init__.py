@@ -1,1 +1,1 @@
-"""Webhooks: each change of an alarm as an HTTP POST, signed, kept in the store until the receiver has accepted it."""
+"""Webhooks: post each change of an alarm as a signed HTTP POST, kept in the store until the receiver accepts it."""

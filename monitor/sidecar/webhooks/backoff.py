@@ -1,4 +1,4 @@
-"""When a failed attempt is repeated: exponential back-off with jitter, or later if the receiver says so."""
+"""Pauses before failed attempts are repeated: exponential backoff with jitter, or longer if the receiver requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 FIRST: Final = 1.0
 LONGEST: Final = 300.0
-"""Seconds before the first repetition, and at most; each shortened at random by up to a half."""
+"""Minimum and maximum pause in seconds; each pause is shortened at random by up to a half."""
 
 LONGEST_REQUESTED: Final = 900.0
-"""Seconds at most that a receiver can request, so that its mistake does not silence a pager for days."""
+"""Maximum number of seconds that a receiver can request, so that its mistake does not silence a pager for days."""
 
 
 def pause_after(failures: int, *, chance: float, requested: float = 0.0) -> float:
-    """Return the seconds to wait after this number of failures in a row, 1 or more.
+    """Return the seconds to wait after `failures` (1 or more) failures in a row.
 
     `chance`: uniform in [0, 1). `requested`: seconds that the receiver requested.
 

@@ -10,7 +10,10 @@ class _Formula(msgspec.Struct, frozen=True):
 
 
 class PostedAlert(msgspec.Struct, frozen=True):
-    """What the envelope takes from an alert (`AlertMessage`). `sent_unix`: when the change was published."""
+    """The fields of an alert (`AlertMessage`) that the event uses.
+
+    `sent_unix`: time at which the change was published.
+    """
 
     id: str
     revision: int
@@ -24,7 +27,7 @@ class PostedAlert(msgspec.Struct, frozen=True):
 
     @property
     def event_id(self) -> str:
-        """The id of this change, the same at each attempt. It has no full stop: see `signed_headers`."""
+        """The id of this change, the same at each attempt. It contains no full stop (see `signed_headers`)."""
         return f"{self.id}-{self.revision}"
 
     @property
@@ -39,7 +42,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     specversion: str = "1.0"
     """Version of CloudEvents."""
     id: str
-    """`id` and `revision` of the alert, joined by a hyphen: the same at each attempt."""
+    """`id` and `revision` of the alert, joined by a hyphen. It is the same at each attempt."""
     source: str
     """The monitor: `/cfmon/` and its MQTT client id."""
     type: str
@@ -47,7 +50,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     """Agent and formula, separated by a slash."""
     time: str | msgspec.UnsetType = msgspec.UNSET
-    """`time` of the alert; left out where that is `null`."""
+    """`time` of the alert; left out if it is `null`."""
     datacontenttype: str = "application/json"
     """Format of `data`."""
     text: str
@@ -57,7 +60,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_alert(payload: bytes) -> PostedAlert | None:
-    """Return what the envelope needs of a published document; None if it is not an alert."""
+    """Return the fields of a published document that the event uses; None if the document is no alert."""
     try:
         return msgspec.json.decode(payload, type=PostedAlert)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What one attempt needs: where to post, with which secrets and certificates; files are read at each attempt."""
+"""Address, secrets and certificates for one attempt. The files are read at each attempt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.sidecar.webhooks.target import Target, parse_target
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to post, and how to sign and encrypt it; `context`: None for plain HTTP."""
+    """Address to post to, secrets for signing, and TLS context; `context`: None for plain HTTP."""
 
     target: Target
     secrets: tuple[bytes, ...]
@@ -23,9 +23,9 @@ class Endpoint:
 
 
 def read_endpoint(name: str, config: WebhookConfig) -> Endpoint:
-    """Return the endpoint of the webhook `name`, with its files as they are now.
+    """Return the endpoint of the webhook `name`, with the current content of its files.
 
-    Raises ConfigError, beginning with the key of the setting, if one is unusable; no content is repeated.
+    Raises ConfigError, beginning with the key of the setting, if a file is unusable. The error repeats no content.
     """
     section = f"webhooks.{name}"
     target = _target(section, config)

@@ -27,18 +27,17 @@ _MEANINGS: Final = {
 
 
 _LATER: Final = frozenset({408, 425, 429})
-"""Statuses from 400 to 499 that say nothing against a post: it came too slowly, too early, or after too many."""
+"""Statuses from 400 to 499 that do not refuse the post: it came too slowly, too early, or after too many posts."""
 
 _CONTENT: Final = frozenset({400, 413, 415, 422})
-"""Statuses about a post's content. Others, such as 401, 403, 404, 405 and 410, come from a balancer, a deployment under
-way or a secret being replaced, too.
-"""
+"""Statuses about a post's content. Other statuses, such as 401, 403, 404, 405 and 410, may also come from a load
+balancer, a deployment in progress or a secret being replaced."""
 
 
 class PostError(Exception):
-    """The receiver was not reached, or did not answer; the text says why and does not contain the URL.
+    """The receiver was not reached, or did not answer. The text gives the reason and does not contain the URL.
 
-    `reached`: there was a connection, so the fault may lie in this one post.
+    `reached`: whether there was a connection, so that the fault may lie in this post.
     """
 
     def __init__(self, why: str, *, reached: bool = False) -> None:
@@ -55,7 +54,7 @@ class PostResponse:
 
     @property
     def refused(self) -> bool:
-        """True if the receiver understood the post and will not have it."""
+        """True if the receiver understood the post and refuses it."""
         return 400 <= self.status < 500 and self.status not in _LATER
 
     @property
@@ -65,7 +64,7 @@ class PostResponse:
 
     @property
     def concerns_all(self) -> bool:
-        """True if no post is to be tried for a while: they are too many, or the receiver says how long it is away."""
+        """True if all posts must wait: there are too many, or the receiver gives the time until it is back."""
         return self.status == 429 or (self.status == 503 and self.retry_after is not None)
 
     @property
@@ -75,7 +74,7 @@ class PostResponse:
 
     @property
     def problem(self) -> str:
-        """What the status means, for the log."""
+        """Meaning of the status, for the log."""
         if 300 <= self.status < 400:
             return f"it answers {self.status}, a redirect, which is not followed: set the URL to where it leads"
         meaning = _MEANINGS.get(self.status, "an error of its own" if self.status >= 500 else "it refuses the post")
@@ -85,12 +84,12 @@ class PostResponse:
 async def post(
     target: Target, body: bytes, headers: Mapping[str, str], *, seconds: float, context: ssl.SSLContext | None
 ) -> PostResponse:
-    """Post `body`, within `seconds` in all; raise PostError without an answer."""
+    """Post `body` within `seconds` in total. Raises PostError if there is no answer."""
     exchange = _Exchange(target, body, headers, seconds, context)
     try:
         async with asyncio.timeout(seconds):
             return await in_thread(exchange.run)
-    except TimeoutError:  # of the whole, or of one operation
+    except TimeoutError:  # of the whole exchange, or of one operation
         raise PostError(f"no answer within {seconds:g} s", reached=exchange.connected) from None
     except http.client.RemoteDisconnected:
         raise PostError("it closed the connection without an answer", reached=True) from None
@@ -103,7 +102,7 @@ async def post(
 
 
 class _Exchange:
-    """A connection for one request; `run` in a thread, `abort` from another."""
+    """A connection for one request. `run` is called in one thread, `abort` in another."""
 
     def __init__(
         self, target: Target, body: bytes, headers: Mapping[str, str], seconds: float, context: ssl.SSLContext | None
@@ -116,7 +115,7 @@ class _Exchange:
         self.connected = False
 
     def run(self) -> PostResponse:
-        """Post and return the answer; its body is not read."""
+        """Post, and return the answer. The answer's body is not read."""
         try:
             self._connection.connect()
             if self._aborted:  # a later attempt may have been accepted meanwhile: do not repeat it out of order
@@ -129,12 +128,12 @@ class _Exchange:
             self._connection.close()
 
     def abort(self) -> None:
-        """Wake the thread if it waits for the receiver; without effect once it has ended."""
+        """Wake the thread if it waits for the receiver. No effect after the thread has ended."""
         self._aborted = True
         sock = self._connection.sock
         if sock is not None:
             with suppress(OSError):
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # the TLS layer's own would interfere with the thread
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # that of the TLS layer would disturb the thread
 
 
 def _explain(error: OSError) -> str:

@@ -1,7 +1,8 @@
-"""Posts what waits for one webhook: each agent's posts in order, each until it is accepted, refused or too old.
+"""Sends the posts of one webhook. Each agent's posts are sent in order, each until it is accepted, refused or too old.
 
-One post is under way at a time, and agents take turns. A post that fails keeps back its agent's later ones, not those
-of others. What fails for all, such as a receiver that is down, is tried again at growing intervals.
+One post is sent at a time, and agents take turns. A failed post delays the later posts of its agent, but not the posts
+of other agents. If all posts fail, for example because the receiver is down, attempts are repeated at growing
+intervals.
 """
 
 from __future__ import annotations
@@ -35,23 +36,21 @@ from monitor.types import Instant
 
 LOG: Final = logging.getLogger("monitor.webhooks")
 PostResult = Literal["delivered", "failed", "dropped", "refused"]
-"""Posts delivered, dropped, and set aside because the receiver refuses them and takes others; attempts that failed.
-
-These are label values of `cfmon_webhook_posts_total`.
-"""
+"""Result of a post or attempt; label values of `cfmon_webhook_posts_total`. `refused`: the post was set aside, because
+the receiver refuses it and accepts others. `failed`: an attempt failed."""
 
 REFUSALS: Final = 2
-"""Refusals of a post's content in a row after which it is set aside if another post was accepted in between."""
+"""Number of consecutive refusals of a post's content after which the post is set aside, if another post was accepted in
+between."""
 
 PROOFS: Final = 5
 PROOF_SECONDS: Final = 600.0
-"""Any other failures of a post, each with another one accepted since the failure before, after which it is set aside;
-and seconds that must lie between. Where one backend of several fails, that looks the same, but for some minutes only.
-"""
+"""A post is set aside after `PROOFS` other failures, if another post was accepted between any two of them, and after
+`PROOF_SECONDS`. The failure of one of several backends looks the same, but only for some minutes."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
-    """What a stored post is read for."""
+    """The fields read from a stored post."""
 
     id: str
     data: PostedAlert
@@ -59,10 +58,10 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Failure:
-    """Why a post was not accepted. `requested`: seconds that the receiver wants to wait.
+    """Why a post was not accepted. `requested`: seconds for which the receiver asks to wait.
 
-    `refused`: it will not have this post; `content`: because of its content. `alone`: the fault may lie in this post,
-    so others are worth an attempt.
+    `refused`: the receiver refuses this post. `content`: it refuses the post's content. `alone`: the fault may lie in
+    this post, so other posts are still tried.
     """
 
     problem: str
@@ -76,10 +75,11 @@ class _Failure:
 class _Queue:
     """Posts of one agent, by number, in order.
 
-    `due`: ticks from which on the first may be tried. `failures`: attempts in a row that failed. `tried`: the post of
-    the last one; `refusals`: how often in a row it was refused, `content`: of these, for its content; `proofs`: how
-    often it failed after another post was accepted; `since`: ticks of the first time, or of its first failure if there
-    was none; `seen`: posts that had been accepted, of all agents, when it last failed.
+    `due`: ticks from which the first post may be tried. `failures`: number of consecutive failed attempts. `tried`: the
+    post of the last attempt. For this post: `refusals`: number of consecutive refusals. `content`: number of
+    consecutive refusals of its content. `proofs`: number of failures after another post was accepted. `since`: ticks of
+    the first such failure, or of the first failure if there was none. `seen`: number of accepted posts, of all agents,
+    at the last failure.
     """
 
     numbers: deque[int] = field(default_factory=deque)
@@ -93,7 +93,7 @@ class _Queue:
     seen: int = 0
 
     def count(self, number: int, failure: _Failure, accepted: int, ticks: float) -> None:
-        """Count a failure of a post at `ticks`. `accepted`: posts that have been accepted so far."""
+        """Count a failure of a post at `ticks`. `accepted`: number of posts accepted so far."""
         if number != self.tried:
             self.tried, self.refusals, self.content, self.proofs, self.since = number, 0, 0, 0, ticks
         elif accepted > self.seen:
@@ -104,9 +104,9 @@ class _Queue:
         self.seen = accepted
 
     def judge(self, ticks: float) -> Literal["later", "ask", "hopeless"]:
-        """Return whether the fault lies in the post at `ticks`: the receiver takes others, again and again or for long.
+        """Return whether the fault lies in the post, because the receiver repeatedly accepts other posts.
 
-        `ask`: that would be so if it takes this agent's next post.
+        `ask`: it would lie in the post if the receiver accepts this agent's next post.
         """
         if self.content >= REFUSALS:
             return "hopeless" if self.proofs else "ask"
@@ -118,17 +118,17 @@ class _Queue:
 
 
 class Sender:
-    """Empties `outbox`, one post at a time, agents in turn.
+    """Sends the posts in `outbox` one at a time, agents taking turns.
 
     Args:
-        name: of the webhook.
-        config: its settings.
-        outbox: its posts; the first of an agent is repeated until it is accepted, so they arrive in order.
-        settled: is called when the store should drop a post.
-        report: is called with each result and how many posts it concerns.
-        clock: the wall time is compared with that of the alarm's change.
-        chance: uniform in [0, 1), for the jitter.
-        sleep: waits for a number of seconds.
+        name: name of the webhook.
+        config: settings of the webhook.
+        outbox: posts of the webhook. An agent's first post is repeated until it is accepted, so posts arrive in order.
+        settled: called when the store should drop a post.
+        report: called with each result and the number of posts that have it.
+        clock: its wall time is compared with the time of the alarm's change.
+        chance: returns a uniform number in [0, 1), for the jitter.
+        sleep: waits for the given seconds.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class Sender:
         self._chance = chance
         self._sleep = sleep
         self._address = config.address or f"the address in {config.url_file}"
-        self._queues: OrderedDict[str, _Queue] = OrderedDict()  # of agents with posts, next in turn first
+        self._queues: OrderedDict[str, _Queue] = OrderedDict()  # agents with posts, the next in turn first
         self._accepted = 0
         self._failing: set[str] = set()  # agents whose posts failed since one was last accepted
-        self._away = 0  # failures in a row that concern every post
-        self._resumes = -math.inf  # ticks before which nothing is tried
+        self._away = 0  # number of consecutive failures that concern every post
+        self._resumes = -math.inf  # ticks before which no post is tried
         self._problem = ""
         self._failing_since: float | None = None
         self._log = RateLimitedLog(LOG)
@@ -183,7 +183,7 @@ class Sender:
                 await self._serve(agent, self._queues[agent])
 
     def _sort_in(self) -> None:
-        """Take what is new; leave out what is given up."""
+        """Add new posts to the queues, and remove dropped posts."""
         while (found := self._outbox.poll()) is not None:
             number, publication = found
             self._queues.setdefault(publication.topic.partition("/")[0], _Queue()).numbers.append(number)
@@ -194,7 +194,7 @@ class Sender:
                 del self._queues[agent]
 
     def _next(self) -> str | None:
-        """Return whose turn it is, those first for whom nothing fails; None: nobody's yet."""
+        """Return the agent whose turn it is, agents without failures first; None if no post is due yet."""
         now = self._clock().ticks
         if now < self._resumes:
             return None
@@ -202,7 +202,7 @@ class Sender:
         return min(due, key=lambda agent: self._queues[agent].failures > 0, default=None)
 
     async def _rest(self) -> None:
-        """Wait until a post is due, or a new one has come, which may be one of an agent for whom nothing fails."""
+        """Wait until a post is due or a new one has arrived; the new one may belong to an agent without failures."""
         due = max(min((queue.due for queue in self._queues.values()), default=math.inf), self._resumes)
         tasks = [asyncio.create_task(self._outbox.more())]
         if due < math.inf:
@@ -213,7 +213,7 @@ class Sender:
             await end_tasks(tasks)
 
     async def _serve(self, agent: str, queue: _Queue) -> None:
-        """Try the first post of an agent, and the next one if the first is refused again and again."""
+        """Try the first post of an agent, and also the next one if the first is refused repeatedly."""
         self._queues.move_to_end(agent)
         number, *others = queue.numbers
         failure = await self._attempt(number)
@@ -223,7 +223,7 @@ class Sender:
         if failure.alone:
             queue.count(number, failure, self._accepted, self._clock().ticks)
         self._failed(agent, queue, failure)
-        if not failure.alone or number not in self._outbox:  # it was too old
+        if not failure.alone or number not in self._outbox:  # the post was too old
             return
         following = next((each for each in others if each in self._outbox), None)
         found = queue.judge(self._clock().ticks)
@@ -237,7 +237,7 @@ class Sender:
                 self._report("failed", 1)
 
     async def _attempt(self, number: int) -> _Failure | None:
-        """Post once; return why it was not accepted."""
+        """Post once; return the reason if the post was not accepted, else None."""
         publication = self._outbox.get(number)
         assert publication is not None
         try:
@@ -256,7 +256,7 @@ class Sender:
         return _Failure(answer.problem, requested, refused=answer.refused, content=answer.content, alone=alone)
 
     async def _post(self, publication: Publication) -> PostResponse:
-        """Post once; raise PostError or ConfigError without an answer."""
+        """Post once. Raises PostError or ConfigError if there is no answer."""
         endpoint = read_endpoint(self.name, self._config)
         self._address = endpoint.target.address
         event = msgspec.json.decode(publication.payload, type=_Envelope)
@@ -269,7 +269,7 @@ class Sender:
         return await post(endpoint.target, publication.payload, headers, seconds=seconds, context=endpoint.context)
 
     def _delivered(self, queue: _Queue, number: int) -> None:
-        """Note that a post was accepted, so whatever concerned all is over."""
+        """Note that a post was accepted. Failures that concerned all posts are therefore over."""
         self._accepted += 1
         self._done(number, "delivered")
         if len(self._failing) > 1:
@@ -280,14 +280,14 @@ class Sender:
         self._go_on(queue)
 
     def _go_on(self, queue: _Queue) -> None:
-        """Begin anew with an agent whose first post is settled."""
+        """Reset the failures of an agent whose first post is settled."""
         queue.failures, queue.due = 0, -math.inf
         if self._failing_since is not None and not any(each.failures for each in self._queues.values()):
             LOG.info("webhook %s: %s accepts posts again; waiting: %d", self.name, self._address, len(self._outbox))
             self._problem, self._failing_since = "", None
 
     def _failed(self, agent: str, queue: _Queue, failure: _Failure) -> None:
-        """Drop what is too old, report the failure, and determine when to go on, with this agent and with all."""
+        """Drop posts that are too old, report the failure, and set the next time for this agent or for all."""
         now = self._clock()
         self._problem = failure.problem
         self._failing_since = now.wall if self._failing_since is None else self._failing_since
@@ -298,7 +298,7 @@ class Sender:
             self._failing.add(agent)
             pause = min(pause_after(queue.failures, chance=self._chance(), requested=failure.requested), left)
             queue.due = now.ticks + pause
-            # Posts of several agents failed, and none was accepted in between: that concerns all, too.
+            # If posts of several agents failed and none was accepted in between, the failure concerns all agents too.
             if (others := len(self._failing) - 1) > 0:
                 self._resumes = now.ticks + min(pause_after(others, chance=self._chance()), left)
         else:
@@ -311,8 +311,8 @@ class Sender:
         self._log.warn(failure.problem, now, words, *said)
 
     def _set_aside(self, queue: _Queue, number: int, problem: str) -> None:
-        """Give up a post that the receiver does not take, although it takes others."""
-        if (publication := self._outbox.get(number)) is None:  # given up meanwhile, because too many wait
+        """Give up a post that the receiver refuses although it accepts others."""
+        if (publication := self._outbox.get(number)) is None:  # it was dropped meanwhile, because too many posts wait
             return
         alert = msgspec.json.decode(publication.payload, type=_Envelope).data
         words = "webhook %s: set aside: %s of %s, revision %d: %s, again and again, while it accepts other posts"
@@ -321,7 +321,7 @@ class Sender:
         self._go_on(queue)
 
     def _drop_old(self, wall: float) -> float:
-        """Drop the posts that are too old at `wall`; return the seconds until the next one is."""
+        """Drop the posts that are too old at `wall`; return the seconds until the next post is too old."""
         for number, publication in self._outbox.waiting():
             alert = msgspec.json.decode(publication.payload, type=_Envelope).data
             sent = wall if alert.sent_unix is None else alert.sent_unix

@@ -11,11 +11,13 @@ from typing import Final
 
 PREFIX: Final = "whsec_"
 LEAST, MOST = 24, 64
-"""Bytes of a secret, as the specification has them."""
+"""Minimum and maximum number of bytes of a secret, from the specification."""
 
 
 def parse_secrets(text: str) -> tuple[bytes, ...]:
-    """Return the secrets in `text`: `whsec_` and base64, two of them separated by a space while one replaces the other.
+    """Return the secrets in `text`, each `whsec_` and base64.
+
+    While a secret is replaced, there are two, separated by a space.
 
     The message of a ValueError does not repeat the text.
     """
@@ -29,7 +31,7 @@ def parse_secrets(text: str) -> tuple[bytes, ...]:
 
 
 def _parse(word: str) -> bytes:
-    """Return the bytes of one secret; none if it is malformed."""
+    """Return the bytes of one secret; empty if it is malformed."""
     try:
         return base64.b64decode(word.removeprefix(PREFIX), validate=True) if word.startswith(PREFIX) else b""
     except binascii.Error:
@@ -39,7 +41,7 @@ def _parse(word: str) -> bytes:
 def signed_headers(id_: str, body: bytes, secrets: Sequence[bytes], seconds: float) -> dict[str, str]:
     """Return the headers of one attempt at `seconds` since the epoch, with a signature for each secret.
 
-    `id_` must not contain a full stop, which separates the parts of what is signed.
+    `id_` must not contain a full stop, because full stops separate the parts of the signed content.
     """
     headers = {"webhook-id": id_, "webhook-timestamp": str(int(seconds))}
     if secrets:

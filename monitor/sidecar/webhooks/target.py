@@ -1,4 +1,4 @@
-"""Where a webhook posts to. The path of its URL may be a secret, so nothing prints more than scheme and host."""
+"""The address to which a webhook posts. The URL's path may be a secret, so only scheme and host are printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PORTS: Final = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
 
 @dataclass(frozen=True)
 class Target:
-    """A parsed URL; its repr hides the path."""
+    """A parsed URL. Its repr hides the path."""
 
     encrypted: bool
     host: str
@@ -47,9 +47,9 @@ class _EncryptedConnection(http.client.HTTPSConnection):
 
 
 def close_unfinished(error: OSError) -> None:
-    """Close the socket that `ssl` leaves open when the other side has reset the connection before the handshake.
+    """Close the socket that `ssl` leaves open if the peer resets the connection before the handshake.
 
-    Only the traceback of the error still knows that socket.
+    Only the traceback of the error still refers to that socket.
     """
     for frame, _ in walk_tb(error.__traceback__):
         if isinstance(made := frame.f_locals.get("self"), ssl.SSLSocket):

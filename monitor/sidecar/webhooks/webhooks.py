@@ -1,4 +1,4 @@
-"""All webhooks: which changes of alarms are posted to which, and what waits."""
+"""All webhooks: choose the webhooks for each change of an alarm, and hold the waiting posts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.sidecar.webhooks.sender import PostResult, Sender
 
 LOG: Final = logging.getLogger("monitor.webhooks")
 LIMIT: Final = 10_000
-"""Posts that wait for one webhook, some 5 KB each."""
+"""Maximum number of posts that wait for one webhook, some 5 KB each."""
 
 
 class Webhooks:
@@ -23,10 +23,10 @@ class Webhooks:
 
     Args:
         configs: name -> settings.
-        client_id: of this monitor, for the source of events.
-        numbers: shared with the outbox for the broker.
-        settled: is called when the store should drop a post.
-        report: is called with a webhook's name, a result and how many posts it concerns.
+        client_id: this monitor's client id, for the source of events.
+        numbers: source of numbers, shared with the outbox for the broker.
+        settled: called when the store should drop a post.
+        report: called with a webhook's name, a result and the number of posts that have it.
     """
 
     def __init__(
@@ -56,7 +56,10 @@ class Webhooks:
         return self._numbers.give([post for publication in publications for post in self._posts(publication)])
 
     def put(self, numbered: Sequence[tuple[int, Publication]]) -> None:
-        """Add posts to send, also those of an earlier process; those for a webhook that is gone are dropped."""
+        """Add posts to send, also posts of an earlier process.
+
+        Posts for a webhook that is not configured are dropped.
+        """
         for name in dict.fromkeys(publication.to for _, publication in numbered):
             posts = [(number, publication) for number, publication in numbered if publication.to == name]
             if name in self.outboxes:
