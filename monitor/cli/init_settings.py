@@ -1,4 +1,4 @@
-"""What `cfmon init` is asked for, as one YAML file that can be kept and run again."""
+"""The settings of `cfmon init` as one YAML file that the user can keep and use again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAIN: Final = re.compile(r"[A-Za-z_][\w.\[\]]*(?: [\w.\[\]]+)*", re.ASCII)
 
 
 class InitSettings(BaseModel):
-    """What was asked for; a key that is left out has its default."""
+    """The settings of a run. A key that is left out has its default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
@@ -115,7 +115,7 @@ KEYS: Final = tuple(field.alias or name for name, field in InitSettings.model_fi
 
 
 def read_settings(path: Path) -> InitSettings:
-    """Return the settings in a YAML file. ConfigError: one line for each mistake, with file and line."""
+    """Return the settings in a YAML file. Raises ConfigError with one line for each mistake, with file and line."""
     file = read_yaml(path)
     try:
         return InitSettings.model_validate(file.content)
@@ -136,7 +136,7 @@ def _said(mistake: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
 
 
 def roles_of(text: str) -> tuple[Role, ...]:
-    """Return the roles of a column from text such as `input`, `order, state` or `left out`. ConfigError: no role."""
+    """Return the roles in a text such as `input`, `order, state` or `left out`. Raises ConfigError for another word."""
     words = [" ".join(word.lower().split()) for word in text.split(",")]
     if words in ([LEFT_OUT], ["-"]):
         return ()
@@ -150,14 +150,14 @@ def roles_of(text: str) -> tuple[Role, ...]:
 
 
 def role_text(roles: Sequence[Role]) -> str:
-    """Return the text of roles, as `roles_of` reads it."""
+    """Return roles as a text that `roles_of` reads."""
     return ", ".join(roles) or LEFT_OUT
 
 
 def settings_text(settings: InitSettings, proposal: Proposal | None, read: Sequence[str] = ()) -> str:
-    """Return the YAML file of settings.
+    """Return the settings as a YAML file.
 
-    `proposal`: the columns of recordings, with their reasons. `read`: lines on how rows are read.
+    `proposal`: the columns of recordings, with the reasons for their roles. `read`: lines on how rows are read.
     """
     lines = [HEAD]
     given = settings.model_dump(by_alias=True, exclude_defaults=True)
@@ -183,7 +183,10 @@ DEFAULTS: Final = {
 
 
 def column_lines(proposal: Proposal) -> list[str]:
-    """Return a line of YAML for each column, the ones of the state in their order, with its reason."""
+    """Return a line of YAML for each column, with the reason for its roles.
+
+    The columns of the state keep their order.
+    """
     known = {each.name: each for each in proposal.columns}
     rank = {role: place for place, role in enumerate(ROLES)}
 
@@ -191,7 +194,7 @@ def column_lines(proposal: Proposal) -> list[str]:
         roles = known[name].roles
         return rank["state"] if "state" in roles else min([len(rank), *(rank[role] for role in roles)])
 
-    names = sorted(proposal.ordered, key=place)  # stable: the order of the state is kept
+    names = sorted(proposal.ordered, key=place)  # a stable sort keeps the order of the state's columns
     lists = {name.partition("[")[0] for name in names if "[" in name}
     entries = {base: list(expanded(known, base)) for base in lists}
     lines: list[str] = []
@@ -206,7 +209,7 @@ def column_lines(proposal: Proposal) -> list[str]:
 
 
 def codes_text(codes: Sequence[float | str]) -> str:
-    """Return values that stand for missing ones, as a list in YAML."""
+    """Return the values that stand for missing values as a list in YAML."""
     shown = [json.dumps(code, ensure_ascii=False) if isinstance(code, str) else number_text(code) for code in codes]
     return f"[{', '.join(shown)}]"
 

@@ -234,7 +234,7 @@ def _range(feature: Feature) -> str:
 
 
 def _copies(mdp: MDP) -> int:
-    """Return how many states have an absorbing copy for episodes that terminate there."""
+    """Return the number of states that have an absorbing copy, for episodes that terminate in them."""
     return 0 if mdp.ended_as is None else sum(mdp.ended(state) != state for state in range(mdp.states))
 
 
