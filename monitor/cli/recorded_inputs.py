@@ -186,8 +186,7 @@ def open_recording(path: Path, topic: str, missing: Missing | None = None) -> Ro
 
 
 def with_function(source: RowFile, function: str) -> RowFile:
-    """Return the source with the state that `function`, FILE.py:NAME, computes, or the source if there is no function.
-    """
+    """Return the source with the state that `function`, FILE.py:NAME, computes. An empty `function` changes nothing."""
     from monitor.authoring.learning.state_functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light
 
     return Computed(source, *state_function(function)) if function else source
