@@ -30,7 +30,10 @@ ENOUGH: Final = 10
 
 FEW: Final = 20
 MANY: Final = 1000
-"""A column of other than whole numbers is taken for continuous from so many values in one batch, by its size."""
+"""A column with decimals counts as continuous if over a tenth of its values differ.
+
+`FEW` and `MANY` limit this bound.
+"""
 
 
 @dataclass

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE: Final = 256
-"""Rows that show how long the lists of a column are, and whether bytes are text."""
+"""Number of rows that show how long the lists of a column are, and whether bytes are text."""
 
 LONG_BYTES: Final = 64
-"""Most bytes of a fixed length that are read, as a UUID or a digest is; longer ones are left out."""
+"""Largest fixed length, in bytes, of values that are read, such as UUIDs or digests. Longer ones are left out."""
 
 SECONDS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 

@@ -29,7 +29,7 @@ MOST: Final = 20_000
 """Largest number of states of an abstraction. Larger abstractions are not tried, or are given up."""
 
 KEPT: Final = 0.2
-"""Fraction of the paths that are not used here: those on which the chosen abstraction is judged."""
+"""Fraction of the paths that are not used here. The chosen abstraction is judged on them."""
 
 EACH: Final = 20
 """Smallest number of sampled rows for each cluster. With fewer rows, this number of clusters is not tried."""

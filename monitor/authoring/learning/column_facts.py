@@ -26,7 +26,7 @@ SHOWN: Final = 4
 """Largest number of values that are shown one by one. If there are more, the range is shown."""
 
 LONGEST: Final = 14
-"""Characters of a shown text."""
+"""Largest number of characters of a shown text."""
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,17 @@ from monitor.model.counts import Counts, posterior_mean
 from monitor.model.mdp import MDP
 
 NAMED: Final = 20_000
-"""Models of more states have no names of states."""
+"""Largest number of states of a model with names of states."""
 
 ONE_HOT: Final = 1 << 22
 """Largest number of entries of one-hot observations."""
 
 FREE_ROWS: Final = 1 << 20
 ROWS_A_PAIR: Final = 100
-"""A model has at most so many rows (state, action), and so many more for each that was recorded: a large index in a
-small file takes no memory for all below it."""
+"""A model has at most `FREE_ROWS` rows (state, action), and this number more for each recorded row.
+
+So a large index in a small file does not take memory for all indices below it.
+"""
 
 RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
 

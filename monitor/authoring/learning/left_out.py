@@ -17,7 +17,7 @@ SHOWN: Final = 3
 """Number of rows that are named for each reason."""
 
 REASONS: Final = 8
-"""Reasons that are listed."""
+"""Number of reasons that are listed."""
 
 DEFAULT: Final = "0.1%"
 

@@ -28,7 +28,7 @@ MAX_OPEN: Final = 4096
 
 
 TIMES: Final = ("time", "timestamp", "wall")
-"""Columns that hold a time, if a number in them repeats."""
+"""Names of columns that have times rather than counts if a number in them repeats."""
 
 
 def counts_steps(name: str, order: AnyArray, rise: AnyArray) -> bool:

@@ -15,7 +15,7 @@ from monitor.stream.decode import agent_of, decode
 from monitor.types import Observation
 
 OPEN: Final = 1 << 16
-"""Number of episodes whose last step is remembered, to drop what was delivered twice."""
+"""Number of episodes whose last step is remembered, so that steps delivered twice are dropped."""
 
 
 class RecordedRows(RecordRows):

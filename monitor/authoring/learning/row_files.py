@@ -39,14 +39,17 @@ COLUMNS: Final = 1 << 16
 
 ROWS_A_BYTE: Final = 100
 FREE_ROWS: Final = 1_000_000
-"""A file has at most so many rows, and so many more for each of its bytes: constant columns take next to none."""
+"""A file has at most this number of rows, and `ROWS_A_BYTE` more for each of its bytes.
+
+Constant columns take few bytes.
+"""
 
 TEXTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 PACKED: Final = (".gz", ".zst")
 SUFFIXES: Final = (*TEXTS, ".parquet", ".arrow", ".feather")
 
 PART: Final = re.compile(r"(.*-)(\d{1,9})(-of-\d+)(\..*)", re.DOTALL)
-"""Name of one file of several that hold one table, as the datasets of Hugging Face do."""
+"""Name of one of several files that together are one table, as in datasets of Hugging Face."""
 
 
 @dataclass(frozen=True)

@@ -24,20 +24,20 @@ REPEATED: Final = 2
 """A far value that occurs at least this often is not a single odd reading."""
 
 LEAST: Final = 3
-"""So many different values are needed for their range to say something."""
+"""Smallest number of different values whose range is meaningful."""
 
 ROWS: Final = 50
-"""So many values are needed."""
+"""Smallest number of values in which far values are looked for."""
 
 NINES: Final = re.compile(r"(9{2,}|8{3,}|7{3,})(\.[789]+)?")
 WORDS: Final = (7, 8, 15, 16, 31, 32, 63, 64)
-"""Bits of the whole numbers whose smallest or largest value stands for none."""
+"""Widths in bits of whole numbers. Their smallest or largest value may stand for a missing value."""
 
 SENSORS: Final = (85.0,)
-"""What a common thermometer (DS18B20) says after a restart; without one it says -127."""
+"""Value of a common thermometer (DS18B20) after a restart. If the sensor is missing, the value is -127."""
 
 HUGE: Final = 1e20
-"""No quantity in its own unit is as large; formats of weather data fill with 9.97e36."""
+"""No quantity in its usual unit is as large. Formats of weather data fill with 9.97e36."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ MISSED: Final = 0.02
 
 ENDING: Final = 0.1
 FEW_ENDS: Final = 5
-"""If so many episodes, as a fraction and a number, end in states that were never left, that is reported."""
+"""Episodes ending in states that were never left are reported from this number of them, if the fraction is `ENDING`."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:

@@ -19,13 +19,13 @@ ACTION_BITS: Final = 14
 
 
 KEPT: Final = 32
-"""Most observations kept of each state: a policy's choice there is known to within 1/32."""
+"""Largest number of observations kept for each state. It gives a policy's choice there to within 1/32."""
 
 KEPT_NUMBERS: Final = 1 << 22
-"""Most numbers of all observations kept: 32 MB. With more states fewer of each are kept."""
+"""Largest number of values in all kept observations: 32 MB. With more states, fewer are kept for each."""
 
 LAST: Final = 2**63 - 1
-"""Priority of a place in which no observation is kept."""
+"""Priority of a place without an observation."""
 
 
 class Table:
