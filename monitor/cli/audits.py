@@ -38,8 +38,8 @@ def audit(
 ) -> None:
     """Evaluate recordings again: which alarms would these formulas, policies and this model have raised?
 
-    First report what the recordings lack. Write alarms, judged takeovers and the page report.html to FOLDER. Days and
-    buckets of agents that are there are not computed again.
+    First report what is missing in the recordings. Write alarms, judged takeovers and the page report.html to FOLDER.
+    Days and buckets of agents that are already in FOLDER are not computed again.
     """
     from monitor.audit.gaps import find_gaps  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.audit.plan import days_of, opened, partitions  # noqa: PLC0415 - likewise

@@ -42,9 +42,9 @@ def demo(
 ) -> None:
     """Monitor a live agent on an embedded MQTT broker.
 
-    Exit code: 0 an alarm fired, resolved within its episode, and its evidence was verified; 1 otherwise.
-    With --forever, Ctrl-C exits with 0.
-    With --takeover: 0 agents that hand over survive more often, by more than two standard errors; 1 otherwise.
+    Exit code: 0 an alarm fired, resolved within its episode, and its evidence was verified; 1 otherwise. With
+    --forever, Ctrl-C exits with 0. With --takeover: 0 if agents that hand over survive more often, by more than two
+    standard errors; 1 otherwise.
     """
     import asyncio  # noqa: PLC0415 - keep `cfmon --help` light
 

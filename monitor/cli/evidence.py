@@ -109,10 +109,10 @@ def explain(
     world: Worlds = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
-    """Draw an alarm: the observed path and the counterfactual one.
+    """Draw an alarm: the observed path and the counterfactual path.
 
-    Draw also the values along both; refuse evidence that cannot be verified. Exit code: 0 drawn; 2 not verified, or a
-    file cannot be read or written.
+    Also draw the values along both paths; refuse evidence that cannot be verified. Exit code: 0 drawn; 2 not verified,
+    or a file cannot be read or written.
     """
     target = out if out is not None else Path(f"{evidence.name}.svg")
     if target != PIPE and target.suffix not in (".svg", ".png"):
@@ -229,7 +229,7 @@ def _signature(file: Path) -> bytes:
 
     try:
         with file.open("rb") as opened:
-            return opened.read(SIGNATURE_BYTES + 1)  # one byte more, so that a longer file is not taken for a signature
+            return opened.read(SIGNATURE_BYTES + 1)  # one byte more, so that a longer file is refused
     except OSError as error:
         raise ConfigError(f"cannot read the signature {file}: {error.strerror}") from error
 

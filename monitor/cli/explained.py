@@ -14,9 +14,12 @@ from monitor.model import MDP
 from monitor.model.action_names import action_in_words
 
 SAME = 1e-12
-"""Difference of values that is rounding."""
+"""Largest difference of values that counts as rounding."""
 DIGITS = 9
-"""Decimals by which actions are compared: of equals the least is named, as in the picture of an alarm."""
+"""Decimals to which actions are compared.
+
+Of equal actions, the lowest number is named.
+"""
 AVOIDABLE = {
     "foresight": "yes, with foresight: the best policy without hindsight meets the goal",
     "hindsight": "only with hindsight: the best policy without it misses the goal",

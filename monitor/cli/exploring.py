@@ -74,8 +74,8 @@ def model_explore(
 ) -> None:
     """Enumerate every state of a simulator that can be reached, and write the model.
 
-    An environment with a method successors(state, action) is enumerated by it. Another one is copied before each
-    step; it must be deterministic, which is tested. This runs the environment's code.
+    An environment with a method successors(state, action) is enumerated by this method. Any other environment is copied
+    before each step; it must be deterministic, which is tested. This runs the environment's code.
 
     The condition of a --label compares terminated, reward (of the steps into the state), the names of the state's
     variables, value[n] and feature[n] with numbers, texts and lists; join comparisons with and, or, not.

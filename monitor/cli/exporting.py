@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from monitor.policy.manifest import Manifest, RecurrentManifest
 
 TOPIC = "agents/+/steps"
-"""Of the steps in recordings of the monitor."""
+"""Topic of the steps in recordings of the monitor."""
 SHOWN = 5
-"""Most disagreements printed."""
+"""Largest number of disagreements that are printed."""
 
 
 class Sees(StrEnum):

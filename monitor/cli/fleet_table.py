@@ -17,16 +17,16 @@ from rich.text import Text
 from monitor.cli.output import printable
 
 LOG_LINES: Final = 5
-"""Terminal lines left for the log above the table."""
+"""Number of terminal lines that are left for the log above the table."""
 
 MIN_ROWS: Final = 3
-"""Rows shown even on a small terminal."""
+"""Smallest number of rows, also on a small terminal."""
 
 MAX_SENTENCES: Final = 2
 """Alarms, and reasons for blindness, that are shown as sentences. The table has rows for all of them."""
 
 MAX_AGENTS: Final = 100
-"""More than the lines of any terminal."""
+"""Largest number of agents. It is more than the lines of any terminal."""
 
 STYLES: Final = {
     "firing": "bold red",
@@ -35,7 +35,7 @@ STYLES: Final = {
     "unknown": "bright_black",
     "fine": "green",
 }
-"""Of each state of a formula of an agent, those that need a person first."""
+"""Style of each state of a formula. States that need a person come first."""
 
 
 class FleetTable:

@@ -100,7 +100,7 @@ class RecordedColumns:
         self.names = [*self._read.columns, *self._read.unreadable]
         self.settled, self.closed = options.applied(settings.columns, self.names, self.source)
         self.codes: dict[str, tuple[float | str, ...]] = {}
-        """Values that stand for missing ones, as the user said."""
+        """Values that stand for missing values, as the user gave them."""
         for text, codes in settings.missing.items():
             self.codes |= dict.fromkeys(_found(text, self.names, self.source), codes)
         self.time_limit = settings.time_limit

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from monitor.policy.manifest import Manifest
 
 NO_STATES = ("terminal", "elsewhere")
-"""Labels of states that no row is in."""
+"""Labels of states in which no row is recorded."""
 
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.

@@ -42,51 +42,51 @@ class InitSettings(BaseModel):
     recordings: tuple[str, ...] = ()
     """Files or folders of recorded steps."""
     simulator: str | None = None
-    """A simulator instead, as for `--simulator`."""
+    """A simulator in place of recordings, as for `--simulator`."""
     columns: dict[str, str] = {}
-    """Column -> its role, or several separated by commas, or `left out`. A list or a map may be named as a whole."""
+    """Column -> its role, several roles separated by commas, or `left out`. A list or a map may be named as a whole."""
     missing: dict[str, tuple[float | str, ...]] = {}
-    """Column -> values that stand for missing ones, as -999 may; default: those that are far outside the others."""
+    """Column -> values that stand for missing values, such as -999; default: values far outside the others."""
     time_limit: Annotated[int, Field(ge=0)] | None = None
-    """Steps after which an end cuts an episode off, and does not end it; 0: there is no such limit."""
+    """Number of steps after which an end cuts an episode off instead of terminating it; 0: there is no such limit."""
     observation: str | None = None
     """Columns of a policy's input, separated by commas."""
     timing: Literal["step", "state"] | None = None
-    """What a row's reward and end markers belong to; default: by the names of the columns."""
+    """To what a row's reward and end markers belong; default: by the names of the columns."""
     unsafe: str | None = None
-    """What is unsafe, as `NAME: CONDITION`."""
+    """The label of unsafe states, as `NAME: CONDITION`."""
     label: tuple[str, ...] = ()
-    """Further labels, likewise."""
+    """Further labels, as `NAME: CONDITION`."""
     nominal: str | None = None
     """The agent's policy; default: estimated from the recordings."""
     fallback: str | None = None
-    """The fallback policy; default: the safest one of the model is suggested."""
+    """The fallback policy; default: the safest policy of the model is suggested."""
     bins: str | None = None
     """Bins of the state, for a table."""
     abstraction: str | None = None
-    """Other states of a table."""
+    """Another abstraction of the states, for a table."""
     dynamics: bool | None = None
-    """True: a world with numbers. False: a table. Default: the better of both."""
+    """True: a world with numbers. False: a table. Default: the better of the two."""
     fits: int = FITS
-    """Fits of a world to resampled episodes, for the credible band; 0: none."""
+    """Number of fits of a world to resampled episodes, for the credible band; 0: none."""
     topic: str = "agents/+/steps"
     """Topic pattern of the agent's steps."""
     steps: Annotated[int, Field(ge=1)] | None = None
-    """Steps to measure the candidate formulas on; default: until 100 unsafe events, within limits of work."""
+    """Number of steps for measuring the candidate formulas; default: until 100 unsafe events, within limits of work."""
     skip_bad: str = DEFAULT
-    """Bad rows that may be left out: a number, or a share such as `1%`."""
+    """Bad rows that may be left out: a number, or a fraction such as `1%`."""
     step_seconds: Annotated[float, Field(gt=0)] | None = None
-    """Seconds between two steps, for alarms a day; default: from the times."""
+    """Seconds between two steps, for the number of alarms in a day; default: from the recorded times."""
     seed: int = 0
-    """Of the held-out episodes, and of simulated ones."""
+    """Seed of the held-out episodes, and of simulated episodes."""
     offset: Annotated[int, Field(ge=0, le=63)] = 2
-    """The fallback takes over so many steps ago."""
+    """The formula lets the fallback take over this many steps ago."""
     for_: Annotated[int, Field(ge=1, alias="for")] = 1
-    """Bad verdicts that fire the alarm."""
+    """Number of bad verdicts that fire the alarm."""
     keep: Annotated[int, Field(ge=1)] = 2
-    """Good verdicts that resolve it."""
+    """Number of good verdicts that resolve the alarm."""
     accept_model: bool = False
-    """Go on if the model forecasts what is unsafe no better than chance."""
+    """Continue even if the model forecasts unsafe states no better than chance."""
 
     @field_validator("recordings", "label", mode="before")
     @classmethod

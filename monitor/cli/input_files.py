@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from monitor.worlds.world_policies import WorldPolicy
 
 MAX_FILE_BYTES = 64 << 20
-"""A path of a million steps takes about 10 MB."""
+"""Largest size of an input file, in bytes. A path of a million steps takes about 10 MB."""
 
 Pair = tuple[int | None, int | None]
 WorldPair = tuple[tuple[float, ...], int | None, tuple[float, ...]]
@@ -37,7 +37,7 @@ Each formula keeps the line breaks before it, so memory is quadratic.
 """
 
 LONGEST_SHOWN = 80
-"""Most characters of an invalid value quoted in an error message."""
+"""Largest number of characters of an invalid value in an error message."""
 
 
 def data_file(relative: str) -> Path:

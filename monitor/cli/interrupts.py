@@ -18,10 +18,13 @@ if TYPE_CHECKING:  # importing `typing` takes a tenth of the time before signals
     from collections.abc import Callable, Iterator
 
 INTERRUPTED = 130
-"""Exit code of a process that Ctrl-C ended, by the shell's convention."""
+"""By the shell's convention, the exit code of a process that Ctrl-C ended."""
 
 TERMINATED = 143
-"""Exit code of a process that SIGTERM ended, except `cfmon run`: SIGTERM is how it is stopped, so it exits with 0."""
+"""Exit code of a process that SIGTERM ended.
+
+`cfmon run` exits with 0 instead, because SIGTERM is the way to stop it.
+"""
 
 SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 """Clears the progress line and shows the cursor again."""

@@ -110,7 +110,8 @@ def model_learn(
     Columns are guessed from their names and shown. A condition compares columns: 'death: done and reward < 0'.
 
     MODEL.learn.npz beside the model holds all counts. It is written after each file, and MODEL.learn.part.npz within a
-    large one; continue an interrupted run, or add recordings, with --append: what was counted already is skipped.
+    large one; continue an interrupted run, or add recordings, with --append: files that were already counted are
+    skipped.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 

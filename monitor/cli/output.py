@@ -32,7 +32,7 @@ BAR_EVERY: Final = 0.1
 
 
 class ExitCode(IntEnum):
-    """Exit codes of commands; `monitor.cli.main` sets the other two, 2 and 70."""
+    """Exit codes of commands. `monitor.cli.main` sets two further codes, 2 and 70."""
 
     FINE = 0
     NO = 1

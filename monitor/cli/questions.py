@@ -133,7 +133,8 @@ def check(
 ) -> None:
     """Evaluate formulas on a recorded path.
 
-    Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
+    Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. The worst formula decides the
+    code.
     """
     from monitor.cli.explained import explanation_data  # noqa: PLC0415 - likewise
     from monitor.cli.input_files import read_formulas  # noqa: PLC0415 - likewise

@@ -306,7 +306,7 @@ def read_into(
 
 
 def _is_optional(name: str, learner: Learner) -> bool:
-    """Return whether a recording may lack the column: an agent may send neither rewards nor actions."""
+    """Return whether a recording may lack the column, because an agent may send neither rewards nor actions."""
     return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
 
 

@@ -64,7 +64,7 @@ def convert(
 ) -> None:
     """Convert a recording to Parquet, or back; or a table of steps to a recording.
 
-    A folder of Parquet files is divided by date and by agent: `cfmon audit` reads it. SOURCE stays as it is.
+    A folder of Parquet files is divided by date and by agent, so that `cfmon audit` can read it. SOURCE is not changed.
     """
     given = {
         "state": state, "action": action, "inputs": inputs, "episode": episode, "order": order, "reward": reward,

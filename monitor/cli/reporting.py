@@ -32,7 +32,7 @@ def report(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
-    """Judge a running configuration by its recordings: forecasts beside what came, alarms and how early they were.
+    """Judge a running configuration by its recordings: forecasts beside outcomes, alarms and how early they were.
 
     Replay the steps through the configuration's formulas. Exit code: 0; 1 if the forecasts of a formula are no better
     than the base rate.

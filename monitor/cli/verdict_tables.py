@@ -23,7 +23,7 @@ from monitor.types import Drawn, Quantity, Verdict
 
 Path = Sequence[tuple[object, int | None]]
 MOST_PAIRS = 10
-"""Pairs to visit that are listed."""
+"""Largest number of pairs to visit that are listed."""
 
 OUTCOMES = {
     "safe": "safe: the nominal policy meets the goal",

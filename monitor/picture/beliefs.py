@@ -48,13 +48,13 @@ NAMES: Final = 150.0
 ROW: Final = 19.0
 """Height of a row, in pixels."""
 WIDE: Final = 20.0
-"""Narrowest cell with a number in it, in pixels."""
+"""Smallest width of a cell with a number, in pixels."""
 SHOWN: Final = 0.05
-"""Least probability that is written in its cell."""
+"""Smallest probability that is written in its cell."""
 DARKEST: Final = 0.7
-"""Opacity of the shade of a certain state: text in it stays legible."""
+"""Opacity of the shade for probability 1. Text on it is still legible."""
 OTHERS: Final = -1
-"""The row of states that have none of their own."""
+"""The row of all states that have no row of their own."""
 
 
 class WorldPanel(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from monitor.logic import FALSE, TRUE
 MOST_CELLS: Final = 20_000_000
 """Largest product of states, obligations and steps. It takes about ten seconds."""
 BEAM: Final = 64
-"""Partial paths kept at each step in the search for the most likely."""
+"""Number of partial paths that are kept at each step in the search for the most likely paths."""
 
 
 class Distribution(msgspec.Struct, frozen=True):

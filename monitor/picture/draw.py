@@ -29,7 +29,7 @@ CAUSAL: Final = {
     "world": "the world's own step",
 }
 LIKELY: Final = 0.5
-"""Least probability of a state that is named as where a world would have been."""
+"""Smallest probability of a state that is named as the likely state of a world."""
 
 
 def draw(alarm: Explanation, model: MDP) -> str:

@@ -29,7 +29,7 @@ from monitor.policy import PolicyTable
 from monitor.types import AlarmSpec, FormulaSpec, Quantity, Verdict
 
 ROUTES = 6
-"""Paths shown of a world: more cannot be distinguished."""
+"""Largest number of shown paths of a world. More paths cannot be distinguished."""
 DECIDES = "decisions made for the goal have no distribution of states"
 
 
@@ -294,7 +294,7 @@ def _known_profile(verdict: Verdict) -> dict[int, tuple[float, float]]:
 
 
 def told_of(evidence: Evidence, formula: Formula) -> Told:
-    """Return the sentences of an alarm as it fired."""
+    """Return the sentences of an alarm at the moment when it fired."""
     alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # the alarm fired on this verdict
     spec = FormulaSpec(
         evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm, actions=evidence.actions

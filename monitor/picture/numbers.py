@@ -29,7 +29,7 @@ from monitor.referee.numbers import Given, drawn_states
 from monitor.worlds import CheckedWorld
 
 DRAWS, MOST_DRAWS = 400, 4_000
-"""Paths of each world: as many as the verdict drew, within these limits."""
+"""Number of paths of each world: the number of the verdict's samples, within these limits."""
 MOST_FEATURES: Final = 4
 MOST_LABELS: Final = 3
 TRIED: Final = 12

@@ -11,7 +11,7 @@ from monitor.picture.layout import Grid
 from monitor.picture.svg import FAINT, INK, PAPER, RULE, Canvas, Pattern, Point
 
 PATTERNS: Final[tuple[Pattern, ...]] = ("hatch", "dots", "cross")
-"""Labels of the formula, in its order; what lies under several is drawn with the first."""
+"""Patterns of the formula's labels, in their order. A cell with several labels has the pattern of the first."""
 
 LabelStates = Sequence[tuple[str, frozenset[int]]]
 

@@ -26,17 +26,17 @@ ENDS: Final = 120.0
 MOST_STEPS: Final = 44
 """Largest number of columns. The oldest steps are left out first, then the last ones."""
 MOST_LINES: Final = 4
-"""Intervals between ticks up a band."""
+"""Largest number of intervals between ticks on the vertical axis."""
 WIDEST: Final = 1.6
-"""How many times as large as that of the lines the range of a band may be, so as to show all of their bounds."""
+"""The range of a band shows all bounds if it is at most this many times the range of the lines."""
 PAD: Final = 0.08
 SMALL: Final = 11.0
 """Size of the type in lanes and of numbers, in pixels."""
 TALLEST: Final = 92.0
 FLAT: Final = 40.0
-"""Height of a lane with names on their sides; width in which a name is rather shortened. In pixels."""
+"""Height of a lane with turned names, in pixels. A name in a cell of at least this width is shortened instead."""
 MOST_SECONDS: Final = 253_402_300_800
-"""The year 10000."""
+"""The beginning of the year 10000, in seconds since the epoch."""
 NEEDED: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from monitor.model import MDP
 
 PLACE: Final = re.compile(r"row (\d+) column (\d+)(?: \(.*\))?$")
-"""The name of a cell of a grid, which is drawn in the same picture, and its labels, which are drawn there."""
+"""The name of a cell of a grid, with its labels. The same picture shows both the grid and the labels."""
 
 
 def state_in_words(model: MDP, state: int) -> str:

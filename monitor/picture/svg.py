@@ -21,11 +21,12 @@ ALTERNATIVE: Final = "#00508a"
 FIRING: Final = "#a8071a"
 PAPER: Final = "#ffffff"
 RULE: Final = "#d3d7dd"
-"""The colours of the style sheet of the status page. Text in them has a contrast of 4.5 to 1 and more; `RULE` is for
-lines that only guide the eye.
+"""The colours of the style sheet of the status page.
+
+`RULE` is only for lines that guide the eye; the other colours have a contrast of at least 4.5 to 1.
 """
 AHEAD: Final = "#f1f2f4"
-"""Ground of what is to come."""
+"""Background of the future."""
 
 DARK: Final = {
     PAPER: "#191d22",
@@ -37,10 +38,10 @@ DARK: Final = {
     RULE: "#363d46",
     AHEAD: "#22272d",
 }
-"""Colour -> the one in dark mode, as legible there as the first is on white."""
+"""Colour -> its colour in dark mode, which is as legible there as the first is on white."""
 
 BREAKS: Final = "\t\n"
-"""Control characters allowed in text. The others are invalid in XML, or control a terminal that shows them."""
+"""Control characters that are allowed in text. Others are invalid in XML, or control a terminal that shows them."""
 
 Ink = str
 Point = tuple[float, float]
@@ -55,7 +56,7 @@ text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; }
 .step:hover .numbers, .step:focus .numbers { visibility: visible; }
 svg:has(.step:hover) .step:not(:hover) .numbers { visibility: hidden; }
 """
-"""With the numbers of a step, which are hidden where nothing points at it."""
+"""Style sheet. The numbers of a step are hidden unless the step is pointed at."""
 PATTERNS: Final = f"""
 <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
 <rect width="6" height="6" fill="{PAPER}"/><line x1="0" y1="0" x2="0" y2="6" stroke="{FAINT}" stroke-width="2.4"/>
@@ -73,10 +74,10 @@ PATTERNS: Final = f"""
 
 
 EDGE: Final = 16.0
-"""Pixels at the left and right of a picture in which there is no text."""
+"""Width, in pixels, of the margins without text at the left and right of a picture."""
 MEAN: Final = 0.56
 WIDE: Final = 0.64
-"""Width of a character of long texts, of ordinary and bold type, relative to the size of the type: of wide fonts."""
+"""Largest width of a character in long texts, of normal and bold type, relative to the type size, in wide fonts."""
 
 
 def shortened(text: str, room: float, *, size: float, bold: bool = False) -> str:
@@ -171,7 +172,7 @@ class Canvas:
         )
 
     def diamond(self, at: Point, radius: float, *, fill: str = INK) -> None:
-        """Add a square on its corner, the mark of the alternative. (The mark of the nominal policy is a circle.)"""
+        """Add a square on its corner, the mark of the alternative. The mark of the nominal policy is a circle."""
         x, y = at
         self._polygon([(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)], f' fill="{fill}"')
 
@@ -198,10 +199,10 @@ class Canvas:
         room: float = math.inf,
         turned: bool = False,
     ) -> None:
-        """Add one line of text with its baseline at `at`.
+        """Add one line of text.
 
-        `halo`: keep the text legible over lines. `turned`: write it upwards. If a text is wider than `room` pixels or
-        would cross the edge, its middle is left out, and the whole text is its tooltip.
+        The baseline begins at `at`. `halo`: keep the text legible over lines. `turned`: write it upwards. If a text is
+        wider than `room` pixels or would cross the edge, its middle is left out, and the whole text is its tooltip.
         """
         left, right = at[0] - EDGE, self.width - EDGE - at[0]
         if not turned:

@@ -30,11 +30,11 @@ class ForecastingWorld:
     """A learned world, under the policy of the recordings, as a `Forecaster`.
 
     Args:
-        world: the world, and the policy.
-        problems: why the world is not good enough.
-        steps: the recorded steps that it was not learned from; other transitions have no forecast.
-        paths: [n] of the held-out transitions, one path after another.
-        seed: of the draws.
+        world: the world and the policy.
+        problems: reasons why the world is not good enough.
+        steps: recorded steps that the world was not learned from. Other transitions have no forecast.
+        paths: [n] paths of the held-out transitions, one path after another.
+        seed: seed of the draws.
     """
 
     name = "a world with numbers"

@@ -32,8 +32,11 @@ SMALLEST: Final = 1e-6
 """Smallest scale, in standard deviations of the feature."""
 WITHIN: Final = 0.1
 IMPOSSIBLE: Final = 1e-9
-"""A score is the logarithm of the probability of a number within a tenth of the residuals' standard deviation, and of
-at least this probability."""
+"""Smallest probability in a score.
+
+A score is the logarithm of the probability that a number is within `WITHIN` standard deviations of the residuals, but
+at least of this probability.
+"""
 CLEAR: Final = 3.0
 """A residual counts as not cut off if its location is at least this many standard deviations from the bound."""
 ENOUGH: Final = 100
@@ -181,7 +184,7 @@ def per_path(values: Floats, steps: RecordedSteps) -> tuple[float, float]:
 
 
 def tolerances(worlds: Sequence[Candidate], steps: RecordedSteps) -> Floats:
-    """Return [f], a tenth of the standard deviation of the residuals of the best location."""
+    """Return the tolerance of each feature, [f]: `WITHIN` standard deviations of the residuals of the best location."""
     left = [(steps.x_next - each.world.located(steps.x, steps.a, steps.w)[0]).std(axis=0) for each in worlds]
     return np.asarray(WITHIN * np.maximum(np.min(left, axis=0), SMALLEST * steps.x.std(axis=0)))
 
@@ -209,7 +212,7 @@ def _wanted(draft: Draft, steps: RecordedSteps, seed: int) -> Floats:
 
 
 def _cut(draft: Draft, steps: RecordedSteps) -> Bools:
-    """Return which numbers of the next state lie at an end of their range, [n, f]."""
+    """Return for each number of the next state whether it lies at an end of its range, [n, f]."""
     low, high = draft.bounds
     return np.asarray((steps.x_next == low) | (steps.x_next == high))
 

@@ -31,7 +31,7 @@ class GraphWriter:
         self._nodes: list[Any] = []
         self._tensors: list[Any] = []
         self.given = self.node("Concat", *self._widths, axis=1)
-        """The name of all inputs side by side."""
+        """The name of the concatenation of all inputs."""
 
     def node(self, operator: str, *inputs: str | AnyArray, domain: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as ONNX has them
         """Add a node whose inputs are names or constants; return the name of its output."""

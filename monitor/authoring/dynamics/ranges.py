@@ -14,11 +14,11 @@ from monitor.worlds.world_manifest import FeatureSpec, RecordedAction, WorldNumb
 MARGIN: Final = 0.5
 """Fraction of the recorded range that is added on both sides, because agents and forecasts may leave this range."""
 PILED: Final = 0.01
-"""Least fraction of the numbers that equal the least or greatest one, if numbers are cut off there."""
+"""Numbers count as cut off at an end of their range if more than this fraction of them equals the end."""
 TIMES_NEXT: Final = 5
-"""So many times as many as of the next number inwards."""
+"""They must also be more than this many times as frequent there as at the next number inwards."""
 FEW: Final = 10
-"""Whole numbers of at most so many values have these ends."""
+"""Whole numbers with at most this many different values keep their recorded ends."""
 
 
 def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def _feature(name: str, values: Floats) -> FeatureSpec:
 
 
 def _out(values: Floats, side: int) -> float:
-    """Return an end of the range with its margin, rounded to three digits of the range."""
+    """Return an end of the range with its margin. It is rounded to three digits of the range."""
     low, high = float(values.min()), float(values.max())
     end = high + MARGIN * (high - low) if side > 0 else low - MARGIN * (high - low)
     digits = 2 - int(np.floor(np.log10(high - low)))

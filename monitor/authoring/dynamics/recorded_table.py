@@ -19,7 +19,7 @@ from monitor.worlds.location_scale import LocationScale
 STATES: Final = 1_500
 """Largest number of recorded states in the table. They are drawn from all recorded states."""
 DRAWS: Final = 30
-"""Next states that are drawn for each state and action."""
+"""Number of next states that are drawn for each state and action."""
 
 
 class NearestState:

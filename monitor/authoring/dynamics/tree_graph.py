@@ -13,7 +13,7 @@ from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.errors import ModelError, to_install
 
 FLOAT, DOUBLE = 1, 11
-"""Types of elements, as ONNX numbers them."""
+"""ONNX's numbers for types of elements."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,10 @@ LONGEST_KEY: Final = 64
 """Largest number of entries of a key. A longer observation is replaced by a digest."""
 
 LONGEST_TEXT: Final = 256
-"""Most characters of a text in a key, as in a state of a message."""
+"""Largest number of characters of a text in a key, as in a state of a message."""
 
 Flat = Floats
-"""A flattened observation: every number as the environment has it."""
+"""A flattened observation. Its numbers are those of the environment."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ _FIXED = ("wall", "floor", "lava", "goal")
 """Types of objects that never move or change."""
 
 _LONGEST = 256
-"""Most characters of a text in a state of a message."""
+"""Largest number of characters of a text in a state of a message."""
 
 
 class MiniGridState(NamedTuple):

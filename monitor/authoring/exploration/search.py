@@ -19,10 +19,10 @@ from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 
 ALTERNATES: Final = 1
-"""How many further situations with the key of a state are compared with the first."""
+"""Number of further situations with the key of a state that are compared with the first."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of states expanded and found."""
+"""Called with the numbers of states expanded and found."""
 
 
 @dataclass(slots=True)

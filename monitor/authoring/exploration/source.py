@@ -12,7 +12,7 @@ from monitor.errors import ModelError, to_install
 from monitor.user_code import explained, is_reference, load_object
 
 _FAMILIES: Final = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
-"""Beginning of an id -> the package whose import registers it."""
+"""First part of an id -> the package that registers it when imported."""
 
 
 def open_environment(source: str) -> Environment:

@@ -25,9 +25,7 @@ MAX_MODEL_BYTES: Final = 4 << 30
 """Largest memory for reading a model. Larger models are refused before memory is allocated."""
 
 ROW_BYTES, ENTRY_BYTES, STATE_BYTES, CELL_BYTES, NAME_BYTES = 48, 300, 64, 200, 700
-"""Most bytes that a row (s, a), an entry, a state, a variable of a state and a name of a state take while reading.
-
-What a state shows is an entry too.
+"""Largest number of bytes, while reading, of a row (s, a), an entry, a state, a variable of a state and a name of a state. An observation of a state counts as an entry.
 """
 
 UNLABELLED: Final = "unlabelled"

@@ -60,7 +60,7 @@ _START: Final = -1
 """Stands for an action at the start, when no action was taken yet."""
 
 _Entered = tuple[int, int]
-"""A hidden state: the state of the file, and the first action after which that shows the same."""
+"""A hidden state: the state of the file, and the first action after which this state has the same observations."""
 
 
 def read_files(files: Mapping[str, bytes], source: str) -> MDP:

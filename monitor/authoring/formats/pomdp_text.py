@@ -28,7 +28,7 @@ _ANY: Final = -1
 
 _PARTS: Final = ("actions", "states", "states", "observations")
 Rule = tuple[int, ...]
-"""Action, state, successor and observation for which a reward is paid; -1: any."""
+"""Action, state, successor and observation to which a reward applies; -1: any."""
 
 
 class _Tokens:

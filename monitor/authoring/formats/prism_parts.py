@@ -25,7 +25,7 @@ _HEADINGS: Final = {
     "# State rewards": ".srew",
     "# Transition rewards": ".trew",
 }
-"""First words of a file or, in a `.pexp` file, of a part -> the suffix of what it holds."""
+"""First words of a file or of a part of a `.pexp` file -> the suffix of a file with this content."""
 _LONGEST_HEADING: Final = 200
 _MOST_STRUCTURES: Final = 1000
 

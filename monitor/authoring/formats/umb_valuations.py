@@ -19,7 +19,7 @@ _WORD: Final = 64
 _FOLDER: Final = "valuations/states"
 _MOST_VARIABLES: Final = 10_000
 _MOST_WHOLE: Final = 1 << 53
-"""Whole numbers up to this are exact as floats, which valuations hold."""
+"""Valuations hold floats, which represent whole numbers up to this one exactly."""
 
 
 def read_valuations(

@@ -163,7 +163,7 @@ class _Proposing:
         for name, roles in settled.items():
             self._put(ColumnRole(name, roles, "you said so", settled=True))
         self.over = links_of(head, None, None, ())
-        """Rows that follow each other in their files."""
+        """Pairs of consecutive rows of the files."""
         self.links: Links = self.over
         self.later: dict[bytes, str] = {}
         """Values in the next rows, as float64 -> the column that has them."""

@@ -33,7 +33,7 @@ STATE: Final = ("state", "obs", "observation", "observation.state", "s", "observ
 NEXT: Final = ("next_", "next.", "new_")
 NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "ts", "date", "datetime", "info",
                  "agent", "wall", "", "unnamed: 0", "__index_level_0__")  # fmt: skip
-"""Columns that are never taken for a state; the last ones are how pandas names the numbers of rows."""
+"""Columns that are never part of a state. The last ones are pandas' names for the numbers of rows."""
 
 
 @dataclass(frozen=True)

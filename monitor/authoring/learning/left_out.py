@@ -32,7 +32,7 @@ ADVICE: Final = {
     "not UTF-8": "convert the file, such as with iconv",
     "has over": "name other columns",
 }
-"""End of a reason -> how to do without leaving such rows out."""
+"""Last part of a reason -> advice on how to keep such rows."""
 
 
 @dataclass(frozen=True)

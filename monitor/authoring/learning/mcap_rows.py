@@ -15,7 +15,7 @@ from monitor.authoring.learning.text_rows import NO_MAP, TORN
 from monitor.errors import RecordingError, brief, to_install
 
 STAMP: Final = {"sec", "nanosec"}
-"""Names in a time or a duration of ROS 2."""
+"""Names of the fields of a time or a duration of ROS 2."""
 
 
 class McapRows(RecordRows):

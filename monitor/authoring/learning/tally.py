@@ -15,7 +15,7 @@ from monitor.errors import ModelError
 
 CODE_BITS: Final = 25
 ACTION_BITS: Final = 14
-"""A transition is one number: state, action and code of the successor. `MAX_STATES` is 2^22."""
+"""A transition is stored as one number of state, action and code of the successor. `MAX_STATES` is 2^22."""
 
 
 KEPT: Final = 32

@@ -24,7 +24,7 @@ READERS: Final[Mapping[str, Callable[[MDP, ExportRequest], Original]]] = {
     **dict.fromkeys(table_files.SUFFIXES, read_table),
     **dict.fromkeys(classifiers.SUFFIXES, read_classifier),
 }
-"""Readers of files by suffix. Each raises PolicyError, beginning with `policy <file>:`, for whatever is no policy."""
+"""Readers of files by suffix. Each raises PolicyError, beginning with `policy <file>:`, if the file has no policy."""
 Found = TypeVar("Found")
 PICKLES: Final = (".zip", *classifiers.SUFFIXES)
 """Suffixes of sources that contain pickles."""

@@ -27,7 +27,7 @@ MEMORY: Final = (
     "gymnasium.wrappers.FrameStackObservation(env, n), train a policy without recurrence on it, and explore the same "
     "environment with --key observation"
 )
-"""What to do about a recurrent policy."""
+"""Advice on recurrent policies."""
 
 
 @dataclass(frozen=True)

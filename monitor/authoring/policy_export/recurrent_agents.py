@@ -37,7 +37,7 @@ from monitor.user_code import explained
 STATES: Final = (State(input="h_in", output="h_out"), State(input="c_in", output="c_out"))
 """Hidden state and cell state of the LSTM."""
 EPISODES, LONGEST = 20, 30
-"""Random episodes that are compared, and the most steps of one."""
+"""Number of random episodes that are compared, and their largest number of steps."""
 
 
 class RecurrentExport(NamedTuple):

@@ -59,7 +59,7 @@ _ALGORITHMS: Final = {
     "A2C": _Algorithm("stable_baselines3", "logits", "", "normalize_advantage"),
     "DQN": _Algorithm("stable_baselines3", "q_values", "", "exploration_fraction"),
 }
-"""In the order in which they are recognised."""
+"""The algorithms in the order in which they are tried."""
 
 RECURRENT: Final = "RecurrentPPO"
 """The algorithm whose policies have memory. `recurrent_agents` exports them."""
