@@ -25,7 +25,9 @@ MAX_MODEL_BYTES: Final = 4 << 30
 """Largest memory for reading a model. Larger models are refused before memory is allocated."""
 
 ROW_BYTES, ENTRY_BYTES, STATE_BYTES, CELL_BYTES, NAME_BYTES = 48, 300, 64, 200, 700
-"""Largest number of bytes, while reading, of a row (s, a), an entry, a state, a variable of a state and a name of a state. An observation of a state counts as an entry.
+"""Largest memory, in bytes, while reading, for a row (s, a), an entry, a state, a variable and a name of a state.
+
+An observation of a state counts as an entry.
 """
 
 UNLABELLED: Final = "unlabelled"
