@@ -110,10 +110,7 @@ def _record(settings: InitSettings, read: InitSettings, file: Path | None, found
 
 
 def _simulated(settings: InitSettings, *, asks: bool) -> InitSettings:
-    """Return the settings for a simulator, with answers to what is missing.
-
-    Raises ConfigError if nobody can be asked.
-    """
+    """Return the settings for a simulator, and ask for what is missing. Raises ConfigError if nobody can be asked."""
     missing = _missing(settings)
     if missing and not asks:
         raise ConfigError(f"missing: {'; '.join(missing)}. For example: {EXAMPLE}")

@@ -143,7 +143,7 @@ class TableBase(InitBase):
         return tabulated(values, self.model, ExportRequest(name), ())
 
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
-        """Return measurements of the candidates in `before`, the model that was learned without the paths."""
+        """Return measurements of the candidates in `before`, which was learned without the paths."""
         from monitor.authoring.proposal.measure import measured  # noqa: PLC0415 - keep `cfmon --help` light
 
         return measured(self.before, self.policies, candidates, self.paths, report)

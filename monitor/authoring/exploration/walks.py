@@ -22,7 +22,7 @@ def compare_walks(simulator: CopySimulator, found: Found, steps: int, seed: int)
     """Run the environment with random actions for `steps` steps, compare each with the search, and return their number.
 
     Rewards outside the range found so far widen the range of the transition. Raises ModelError if a step leads to
-    another state, ends the episode unexpectedly, or does not end it.
+    another state, or if the episode wrongly ends or does not end.
     """
     rng, done = np.random.default_rng(seed), 0
     seeds = simulator.seeds

@@ -66,7 +66,7 @@ def replayed_alone(
     *,
     names: ActionNames,
 ) -> Measured:
-    """Return the figures of one formula if each path is the first path that its monitor sees.
+    """Return the figures of one formula, with a new monitor for each path.
 
     Noise depends on agent, episode, step and number of the test. So `cfmon replay` of such a path alone, by the same
     agent in its episode 1, draws the same noise and raises the same alarms. `names`: names of the actions. `unsafe`:

@@ -1,4 +1,4 @@
-"""Forecasts by a table of a simulator, on episodes simulated in it: how much do its states say about the event?"""
+"""Forecasts by a table of a simulator, on episodes simulated in the table: how well do its states predict the event?"""
 
 from __future__ import annotations
 
