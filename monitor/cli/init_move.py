@@ -1,4 +1,4 @@
-"""Move the files of `cfmon init` to their folder. After an error, none of them is moved."""
+"""Moves the files of `cfmon init` to their folder. After an error, none of them is moved."""
 
 from __future__ import annotations
 

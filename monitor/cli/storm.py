@@ -1,4 +1,4 @@
-"""Models in the PRISM language and JANI. Storm builds them in another process, and the result is read as UMB.
+"""Models in the PRISM language and JANI, which Storm builds in another process. The result is read as UMB.
 
 stormpy has the GPL licence. It is not a dependency and is not imported here. A separate program,
 `converters/storm_to_umb.py`, imports it, in any Python interpreter that has it. A model of a few lines may have any

@@ -61,7 +61,7 @@ def written_trees(graph: GraphWriter, given: str | AnyArray, trees: Iterable[Lea
 class _Rounded:
     """A tree with its thresholds rounded down to 32-bit floats.
 
-    It splits 32-bit numbers alike.
+    It splits 32-bit numbers like the original tree.
     """
 
     def __init__(self, tree: Any) -> None:  # noqa: ANN401 - likewise

@@ -26,7 +26,7 @@ from monitor.user_code import explained
 
 
 def hook_of(environment: Environment) -> Environment | None:
-    """Return the environment or the unwrapped one, whichever has a method `successors`; None if neither has it."""
+    """Return the environment, or the unwrapped environment, if it has a method `successors`; else None."""
     candidates = (environment, getattr(environment, "unwrapped", None))
     return next((each for each in candidates if callable(getattr(each, "successors", None))), None)
 

@@ -1,4 +1,4 @@
-"""How long should a takeover last? Exact fractions of unsafe episodes and of fallback steps for each length."""
+"""Lengths of takeovers: the fractions of unsafe episodes and of fallback steps for each length, computed exactly."""
 
 from __future__ import annotations
 

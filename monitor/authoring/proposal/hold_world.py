@@ -1,4 +1,4 @@
-"""How long should a takeover last in a world with numbers? Simulated episodes of an agent with a guard."""
+"""Lengths of takeovers in a world with numbers, compared on simulated episodes of an agent with a guard."""
 
 from __future__ import annotations
 
