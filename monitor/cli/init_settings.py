@@ -52,7 +52,8 @@ class InitSettings(BaseModel):
     observation: str | None = None
     """Columns of a policy's input, separated by commas."""
     timing: Literal["step", "state"] | None = None
-    """To what a row's reward and end markers belong; default: by the names of the columns."""
+    """Whether a row's reward and end markers belong to its step or to its state; default: by the names of the columns.
+    """
     unsafe: str | None = None
     """The label of unsafe states, as `NAME: CONDITION`."""
     label: tuple[str, ...] = ()

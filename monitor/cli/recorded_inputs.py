@@ -82,7 +82,7 @@ ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bin
 
 
 class TimingName(StrEnum):
-    """To what a row's reward and end markers belong: `monitor.authoring.learning.columns.Timing`."""
+    """The owner of a row's reward and end markers: `monitor.authoring.learning.columns.Timing`."""
 
     step = "step"
     state = "state"

@@ -13,10 +13,10 @@ from monitor.errors import RecordingError
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 Timing = Literal["step", "state"]
-"""To what a row's reward and end markers belong.
+"""The owner of a row's reward and end markers.
 
-`step`: to the step that begins with the row's action, as returned by an environment's `step`. `state`: to the arrival
-in the row's state, as in the monitor's messages.
+`step`: the step that begins with the row's action, as returned by an environment's `step`. `state`: the arrival in the
+row's state, as in the monitor's messages.
 """
 
 Role = Literal["episode", "order", "state", "next_state", "input", "action", "reward", "terminated", "truncated"]

@@ -142,7 +142,7 @@ class Learner:
 def labels_of(
     labels: Sequence[str], unsafe: Sequence[str], roles: Roles, names: Sequence[str]
 ) -> list[tuple[Condition, bool]]:
-    """Return the conditions of `--label` and `--unsafe`, with True for those of `--unsafe`.
+    """Return the conditions of `--label` and `--unsafe`, each with True if it is from `--unsafe`.
 
     Raises ModelError if a condition cannot be parsed, a column does not exist, or a name is given twice.
     """

@@ -196,7 +196,7 @@ def digest_of(path: Path) -> str:
 
 
 def rows_at_once(columns: int) -> int:
-    """Return the number of rows that are read at once from this number of columns."""
+    """Return the number of rows that are read at once from `columns` columns."""
     return max(1, min(ROWS, CELLS // max(columns, 1)))
 
 
