@@ -52,8 +52,7 @@ class InitSettings(BaseModel):
     observation: str | None = None
     """Columns of a policy's input, separated by commas."""
     timing: Literal["step", "state"] | None = None
-    """Whether a row's reward and end markers belong to its step or to its state; default: by the names of the columns.
-    """
+    """Whether a row's reward and end markers belong to its step or to its state; default: by the columns' names."""
     unsafe: str | None = None
     """The label of unsafe states, as `NAME: CONDITION`."""
     label: tuple[str, ...] = ()
