@@ -1,4 +1,4 @@
-"""Makes what the monitor needs: models from recordings, simulators and files, policies as ONNX, a configuration.
+"""Makes the files that the monitor needs: models from recordings, simulators and files, ONNX policies, a configuration.
 
-The sidecar imports none of it but the reader of its model's format, which `monitor.model.formats` names.
+The sidecar imports only one module of this package: the reader of its model's format, named in `monitor.model.formats`.
 """

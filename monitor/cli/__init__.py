@@ -1,4 +1,4 @@
-"""The command line, `cfmon`: texts, tables and exit codes. Everything a library user needs is in the other packages.
+"""The command line, `cfmon`: texts, tables and exit codes. A library user needs only the other packages.
 
 Exit codes: 0 success, 1 no (a check fails, a verification disagrees), 2 invalid input, 3 undecided, 70 a bug.
 """
@@ -34,7 +34,7 @@ def main() -> None:
     try:
         app(prog_name="cfmon")
     except MonitorError as error:
-        shown = "\n".join(map(printable, str(error).split("\n")))  # it may quote untrusted input
+        shown = "\n".join(map(printable, str(error).split("\n")))  # the message may quote untrusted input
         sys.stderr.write(f"cfmon: {shown}\n")
         sys.exit(WRONG_INPUT)
     except KeyboardInterrupt:

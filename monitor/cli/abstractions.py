@@ -18,7 +18,10 @@ PLAIN: Final = ("auto", "index", "name", "values")
 
 
 def function_of(said: dict[str, Any]) -> str:
-    """Return the FILE.py:NAME of `--abstraction`, or ""; ModelError for an abstraction that is not known."""
+    """Return the FILE.py:NAME of `--abstraction`, or "" if it is not a function.
+
+    Raises ModelError if the abstraction is unknown.
+    """
     from monitor.authoring.learning.state_clusters import parsed_clusters  # noqa: PLC0415 - keep `cfmon --help` light
 
     kind = said["abstraction"]
@@ -40,9 +43,10 @@ def abstraction_of(
     seed: int,
     conditions: Sequence[Condition] = (),
 ) -> Numbering | None:
-    """Return the numbering of states that the options ask for, by a first pass if it needs one; None: by the columns.
+    """Return the numbering of states that the options ask for, or None if the columns decide it.
 
-    `columns`: of the state. `conditions`: of labels; bins have their edges too.
+    Bins and clusters need a first pass over the rows. `columns`: columns of the state. `conditions`: conditions of
+    labels; bins also get edges at the numbers of these conditions.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -71,7 +75,10 @@ def abstraction_of(
 
 
 def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, what: str) -> Reservoir:
-    """Return a sample of the rows of all files; RecordingError if none has a finite number or a text in all columns."""
+    """Return a sample of the rows of all files.
+
+    Raises RecordingError if no row has a finite number or a text in every column.
+    """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.bins import Reservoir  # noqa: PLC0415 - likewise

@@ -1,4 +1,7 @@
-"""Commands of `cfmon`. Each module defines its own; a command imports its dependencies only when it runs."""
+"""The commands of `cfmon`.
+
+Each module defines its own commands. A command imports its dependencies only when it runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cfmon audit`: which alarms would this configuration have raised, over recordings of months."""
+"""`cfmon audit`: which alarms would this configuration have raised on recordings of several months?"""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def audit(
 ) -> None:
     """Evaluate recordings again: which alarms would these formulas, policies and this model have raised?
 
-    First report what the recordings lack. Write alarms, judged takeovers and the page report.html to FOLDER. Days and
-    buckets of agents that are there are not computed again.
+    First report what is missing in the recordings. Write alarms, judged takeovers and the page report.html to FOLDER.
+    Days and buckets of agents that are already in FOLDER are not computed again.
     """
     from monitor.audit.gaps import find_gaps  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.audit.plan import days_of, opened, partitions  # noqa: PLC0415 - likewise
@@ -71,7 +71,7 @@ def audit(
 
 
 def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
-    """Make the folder; ConfigError if it holds another audit."""
+    """Make the folder. Raises ConfigError if the folder holds another audit."""
     about = {"config_sha256": loaded.config.digest, "world": loaded.world, "in_order": in_order}
     file = out / "audit.json"
     try:
@@ -89,7 +89,7 @@ def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
 
 
 def _limits(found: Findings, gaps: Gaps, loaded: Loaded, *, in_order: bool) -> list[str]:
-    """Return where buckets by themselves may differ from one process, with what to do."""
+    """Return sentences on how an audit of separate buckets may differ from one process, each with advice."""
     if in_order:
         return []
     most = loaded.config.limits.agents

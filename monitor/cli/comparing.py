@@ -1,4 +1,4 @@
-"""`--abstraction auto`: several abstractions are compared on a part of the recordings, and the best is taken."""
+"""`--abstraction auto`: compare several abstractions on a part of the recordings, and use the best one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.row_files import FileRows, RowFile
 
 ROWS: Final = 300_000
-"""Rows that are read for the comparison, the first ones of each file."""
+"""Number of rows read for the comparison. These are the first rows of each file."""
 
 HEAD: Final = ("abstraction", "states", "loss", "more than the best", "Markov", "judgement")
 
@@ -27,7 +27,10 @@ HEAD: Final = ("abstraction", "states", "loss", "more than the best", "Markov", 
 def best_abstraction(
     sources: Sequence[RowFile], roles: Roles, conditions: Sequence[tuple[Condition, bool]], prior: float, seed: int
 ) -> tuple[Numbering, list[Scored]]:
-    """Return the numbering of the best abstraction, and the scores of all; RecordingError if none fits the columns."""
+    """Return the numbering of the best abstraction and the scores of all.
+
+    Raises RecordingError if none fits the columns.
+    """
     from monitor.authoring.learning.abstraction_scores import chosen, scored  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.candidates import Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - likewise
@@ -59,7 +62,10 @@ def best_abstraction(
 
 
 def _too_many(columns: Sequence[str], sample: Reservoir) -> str:
-    """Return that the columns have too many combinations for bins, and what their texts alone have."""
+    """Return a sentence that says that the columns have too many combinations for bins.
+
+    It counts the texts of each column.
+    """
     texts = [(name, len(known)) for name, known in zip(columns, sample.texts, strict=False) if known]
     said = ", ".join(f"{name} {count:,}" for name, count in sorted(texts, key=lambda each: -each[1]))
     return f"even two bins of each number and one of each text are too many states (texts: {said or 'none'})"
@@ -74,7 +80,7 @@ def _first_rows(rows: FileRows, most: int) -> Iterator[RowBatch]:
 
 
 def table_of(table: Sequence[Scored]) -> list[tuple[str, ...]]:
-    """Return a row of words for each abstraction, in the columns of `HEAD`."""
+    """Return a row of words for each abstraction, with the columns of `HEAD`."""
     return [
         (
             each.name,
@@ -97,7 +103,7 @@ def _judgement(each: Scored) -> str:
 
 
 def verdict_of(table: Sequence[Scored]) -> str:
-    """Return which abstraction was taken and why, in a sentence."""
+    """Return a sentence that says which abstraction was chosen, and why."""
     from monitor.authoring.learning.abstraction_scores import chosen  # noqa: PLC0415 - keep `cfmon --help` light
 
     taken = chosen(table)
@@ -110,7 +116,7 @@ def verdict_of(table: Sequence[Scored]) -> str:
 
 
 def show_comparison(table: Sequence[Scored]) -> None:
-    """Print the table and the choice; nothing without a table."""
+    """Print the table and the choice. Print nothing if the table is empty."""
     if not table:
         return
     rows = [HEAD, *table_of(table)]

@@ -1,4 +1,4 @@
-"""`cfmon config`: check a configuration, and print the schema of one."""
+"""`cfmon config`: check a configuration, and print the JSON Schema of configurations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def check(
 ) -> None:
     """Check a configuration as `run` would, without connecting.
 
-    Check also the files it names, its port and its store. Exit code: 0 valid; 2 invalid, with file, line and reason
-    of every error.
+    Also check the files that the configuration names, its port and its store. Exit code: 0 valid; 2 invalid, with file,
+    line and reason of every error.
     """
     import os  # noqa: PLC0415 - keep `cfmon --help` light
 

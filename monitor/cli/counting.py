@@ -1,4 +1,4 @@
-"""Counting of recordings into a learner, with counts that are kept on the way, so that a killed run can go on."""
+"""Counting of recordings into a learner. The counts are saved regularly, so that a killed run can continue."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, CountedFile | None]:
-    """Return the counts of a learned model, and the file among `paths` that they hold in part, if there is one.
+    """Return the counts of a learned model, and the file among `paths` that was counted only in part, if there is one.
 
-    A part of a file that is not among `paths`, or has changed, is left out. Raises ModelError: there are no counts.
+    If a partly counted file has changed or is not among `paths`, its counts are discarded. Raises ModelError if the
+    model has no counts.
     """
     from monitor.authoring.learning.companion import companion_of, load_learner, load_part, part_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
@@ -50,10 +51,11 @@ def count_files(
     part: CountedFile | None,
     limit: RowLimit,
 ) -> tuple[int, int]:
-    """Count the files that were not counted yet; return how many, and how many not.
+    """Count the files that were not counted before; return the number of new files, and the number of the other files.
 
-    The counts are kept after each file, and within large ones. `part`: the file that is counted in part; it goes first.
-    Raises RecordingError if more rows were left out than the `limit` allows; then the counts are as before.
+    The counts are saved after each file, and several times within a large file. `part`: the partly counted file, which
+    is continued first. Raises RecordingError if more rows were left out than the `limit` allows; then the old counts
+    are restored.
     """
     from monitor.authoring.learning.companion import CountedFile, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.row_files import START, FileRows, digest_of  # noqa: PLC0415 - likewise
@@ -83,7 +85,7 @@ def count_files(
             try:
                 joined = read_into(learner, rows, bar, before, holdout, after=after, keep=keep)
             except RecordingError:
-                part_of(target).unlink(missing_ok=True)  # the file must change, and is another one then
+                part_of(target).unlink(missing_ok=True)  # a corrected file counts as another file
                 raise
             learner.files.append(digest)
             if joined:

@@ -1,7 +1,7 @@
 """`cfmon demo`: monitor a live agent, on an embedded broker; with `--takeover`, agents that act on its alarms.
 
-Three parties share only the broker: the agent (a separate process), the monitor, and this command, which subscribes as
-any client can. At the end it verifies the evidence of an alarm in a new process.
+The agent (a separate process), the monitor and this command share only the broker. This command subscribes like any
+other client. At the end it starts a new process that verifies the evidence of an alarm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOREVER = 0
 
 
 class Scenario(StrEnum):
-    """Agent and environment; each is a file in `config/`."""
+    """Agent and environment. Each scenario is a configuration file in `config/`."""
 
     icu_sepsis = "icu-sepsis"
     frozen_lake = "frozen-lake"
@@ -42,9 +42,9 @@ def demo(
 ) -> None:
     """Monitor a live agent on an embedded MQTT broker.
 
-    Exit code: 0 an alarm fired, resolved within its episode, and its evidence was verified; 1 otherwise.
-    With --forever, Ctrl-C exits with 0.
-    With --takeover: 0 agents that hand over survive more often, by more than two standard errors; 1 otherwise.
+    Exit code: 0 an alarm fired, resolved within its episode, and its evidence was verified; 1 otherwise. With
+    --forever, Ctrl-C exits with 0. With --takeover: 0 if agents that hand over survive more often, by more than two
+    standard errors; 1 otherwise.
     """
     import asyncio  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -64,7 +64,7 @@ def demo(
 
 
 def _compare(episodes: int, seed: int, interval: float, output: Path) -> NoReturn:
-    """Run agents with and without takeover, and exit."""
+    """Run agents with and without takeovers, and exit."""
     import asyncio  # noqa: PLC0415 - as above
 
     from monitor.cli.input_files import data_file  # noqa: PLC0415 - likewise

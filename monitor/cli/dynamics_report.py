@@ -36,7 +36,7 @@ HISTOGRAMS: Final = "Noise of held-out steps"
 
 
 def page_of(judgement: Judgement, title: str, scored: Sequence[Score], fits: int) -> Page:
-    """Return the page of a report on a world, which was fitted to resampled episodes too, `fits` times."""
+    """Return the page of a report on a world. `fits`: number of further fits of the world to resampled episodes."""
     problems = judgement.problems
     verdict = (
         ["The world is not good enough:", *problems] if problems else ["The world is good enough by these checks."]
@@ -55,7 +55,7 @@ def charts(judgement: Judgement) -> dict[str, str]:
 
 
 def sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
-    """Return heading, explanation and table of each section of the report on a world."""
+    """Return the heading, the explanation and the table of each section of the report on a world."""
     from monitor.authoring.dynamics import judgement as limits  # noqa: PLC0415 - keep `cfmon --help` light
 
     level = limits.LEVEL / len(judgement.features)
@@ -112,7 +112,7 @@ def _forecast_row(each: ForecastCheck) -> Row:
 
 
 def _histogram(each: FeatureCheck) -> str:
-    """Return the histogram of a feature's noise; the line is where all bars would end if it were uniform."""
+    """Return the histogram of a feature's noise. The line shows the height of the bars of uniform noise."""
     from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     bars = each.histogram

@@ -109,10 +109,10 @@ def explain(
     world: Worlds = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
-    """Draw an alarm: the observed path and the counterfactual one.
+    """Draw an alarm: the observed path and the counterfactual path.
 
-    Draw also the values along both; refuse evidence that cannot be verified. Exit code: 0 drawn; 2 not verified, or a
-    file cannot be read or written.
+    Also draw the values along both paths; refuse evidence that cannot be verified. Exit code: 0 drawn; 2 not verified,
+    or a file cannot be read or written.
     """
     target = out if out is not None else Path(f"{evidence.name}.svg")
     if target != PIPE and target.suffix not in (".svg", ".png"):
@@ -176,7 +176,7 @@ def export(
 
 
 def _png(picture: str) -> bytes:
-    """Return the picture as PNG at twice its size, with a bundled font: it is the same everywhere."""
+    """Return the picture as PNG at twice its size. The bundled font makes it the same on every machine."""
     from importlib.resources import files  # noqa: PLC0415 - only here
 
     try:
@@ -194,7 +194,7 @@ def _png(picture: str) -> bytes:
 def _expected(
     file: Path, expected: str | None, key: Path | None, signature: Path | None, bundle: Bundle | None
 ) -> Expected:
-    """Return what the evidence must match: the id in its name or `--id`, `--key`, and the signature beside it."""
+    """Return what the evidence must match: the id in its name or `--id`, the key of `--key`, and the signature file."""
     from monitor.evidence.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.evidence.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
 
@@ -219,7 +219,7 @@ def _expected(
 
 
 def _beside(file: Path, named: str | None) -> Path:
-    """Return the path of the signature: named after the file or, for a copy or a download, after the id."""
+    """Return the path of the signature: named after the file or, if the file is a copy or a download, after the id."""
     names = [f"{file.name}.sig", *([] if named is None else [f"{named}.sig"])]
     return next((place for name in names if (place := file.parent / name).is_file()), file.parent / names[-1])
 
@@ -229,7 +229,7 @@ def _signature(file: Path) -> bytes:
 
     try:
         with file.open("rb") as opened:
-            return opened.read(SIGNATURE_BYTES + 1)  # one byte more, so that a longer file is not taken for a signature
+            return opened.read(SIGNATURE_BYTES + 1)  # one byte more, so that a longer file is refused
     except OSError as error:
         raise ConfigError(f"cannot read the signature {file}: {error.strerror}") from error
 
@@ -256,7 +256,7 @@ def _content(file: Path, bundle: Bundle | None) -> bytes:
 
 
 def _reader(file: Path, objects: Path | None, bundle: Bundle | None, budget: Budget) -> Callable[[str], bytes]:
-    """Return a reader of models and policies by sha256: from `--objects`, the .zip, or beside the evidence."""
+    """Return a reader of models and policies by sha256: from `--objects`, the .zip, or the evidence's store."""
     if objects is None and bundle is not None:
         return bundle.objects
     folder = objects if objects is not None else file.resolve().parent.parent / "objects"
@@ -264,7 +264,7 @@ def _reader(file: Path, objects: Path | None, bundle: Bundle | None, budget: Bud
 
 
 def _most(*, large: bool) -> float:
-    """Return the most work that recomputing may take."""
+    """Return the largest amount of work that the recomputation may need."""
     from monitor.evidence.effort import MAX_WORK  # noqa: PLC0415 - keep `cfmon --help` light
 
     return math.inf if large else MAX_WORK
@@ -279,7 +279,7 @@ def _worlds(given: list[str] | None) -> list[CheckedWorld]:
 def _proof(
     file: Path, expected: str | None, objects: Path | None, worlds: Sequence[CheckedWorld], *, large: bool
 ) -> Proof:
-    """Return the evidence with its model and policies. Raise EvidenceError if it cannot be verified."""
+    """Return the evidence with its model and policies. Raise EvidenceError if the evidence cannot be verified."""
     from monitor.evidence.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.evidence.verification import examine  # noqa: PLC0415 - likewise
 
@@ -304,7 +304,10 @@ def _object(folder: Path, sha256: str, budget: Budget) -> bytes:
 
 
 def read_bounded(file: Path, most: int, hint: str = "", budget: Budget | None = None) -> bytes:
-    """Return the content of a file of at most `most` bytes. Raises ConfigError, and LimitError beyond the budget."""
+    """Return the content of a file of at most `most` bytes.
+
+    Raises ConfigError if the file is unreadable or too large, and LimitError beyond the budget.
+    """
     try:
         with file.open("rb") as opened:
             size = opened.seek(0, 2)

@@ -1,4 +1,4 @@
-"""What other decisions would have given, in words for `cfmon check --explain`, and as plain data for `--json`."""
+"""The values of other decisions: in words for `cfmon check --explain`, and as plain data for `--json`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from monitor.model import MDP
 from monitor.model.action_names import action_in_words
 
 SAME = 1e-12
-"""Difference of values that is rounding."""
+"""Largest difference of values that counts as rounding."""
 DIGITS = 9
-"""Decimals by which actions are compared: of equals the least is named, as in the picture of an alarm."""
+"""Decimals to which actions are compared.
+
+Of equal actions, the lowest number is named.
+"""
 AVOIDABLE = {
     "foresight": "yes, with foresight: the best policy without hindsight meets the goal",
     "hindsight": "only with hindsight: the best policy without it misses the goal",
@@ -30,7 +33,7 @@ def explanation_data(report: RecourseReport, model: MDP) -> dict[str, object]:
 
 
 def explanation(report: RecourseReport, model: MDP) -> RenderableType:
-    """Return values, plans and decisions in words. Values are exact; those with hindsight say so."""
+    """Return values, plans and decisions in words. Values are exact, and values with hindsight are marked."""
     words = _Words(report, model)
     parts: list[RenderableType] = [words.values(), Text("  with few changes"), *words.plans()]
     if report.avoidable is not None:
@@ -61,7 +64,7 @@ class _Words:
         return table
 
     def plans(self) -> Iterator[Text]:
-        """Yield the lines of every plan; one that is no better than the plan with fewer changes has one line."""
+        """Yield the lines of every plan. A plan that is no better than a plan with fewer changes has only one line."""
         fewer: Plan | None = None
         for plan in self._report.plans:
             if plan.changes:
@@ -89,9 +92,10 @@ class _Words:
             yield Text(f"{' ' * (indent + 2)}(another change follows with probability {change.further:.3g}{others})")
 
     def decisions(self) -> Table:
-        """Return each decision with the other action that serves the goal most, all later decisions unchanged.
+        """Return a table of the decisions.
 
-        `degree`: of responsibility for the missed goal.
+        Each row has the other action that is best for the goal, all later decisions unchanged. Column `degree`: degree
+        of responsibility for the missed goal.
         """
         heads = "  decided at", "state", "taken", "best other", "value", "effect", "degree"
         table = Table(*heads, box=None, pad_edge=True, header_style="dim")

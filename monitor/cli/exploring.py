@@ -1,4 +1,4 @@
-"""`cfmon model explore`: enumerate an environment into a model."""
+"""`cfmon model explore`: enumerate the states of an environment and write them as a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Replacement(StrEnum):
-    """Action that is done instead of the chosen one."""
+    """The set from which the replacement of the chosen action is drawn."""
 
     others = "others"
     all = "all"
@@ -74,8 +74,8 @@ def model_explore(
 ) -> None:
     """Enumerate every state of a simulator that can be reached, and write the model.
 
-    An environment with a method successors(state, action) is enumerated by it. Another one is copied before each
-    step; it must be deterministic, which is tested. This runs the environment's code.
+    An environment with a method successors(state, action) is enumerated by this method. Any other environment is copied
+    before each step; it must be deterministic, which is tested. This runs the environment's code.
 
     The condition of a --label compares terminated, reward (of the steps into the state), the names of the state's
     variables, value[n] and feature[n] with numbers, texts and lists; join comparisons with and, or, not.
@@ -119,7 +119,7 @@ def _refuse(**given: bool) -> None:
 
 
 def _roll_out(environment: str, target: Path, steps: int, said: tuple[str, str | None, int], *, as_json: bool) -> None:
-    """Write the roll-outs; `said`: policy, key and seed. Print the command that learns from them."""
+    """Write the roll-outs, and print the command that learns from them. `said`: policy, key and seed."""
     from monitor.authoring.exploration.rollouts import roll_out  # noqa: PLC0415 - keep `cfmon --help` light
 
     if target.suffix != ".csv":

@@ -1,4 +1,4 @@
-"""`cfmon policy export`: a policy of another tool as ONNX, with its manifest."""
+"""`cfmon policy export`: convert a policy of another tool to ONNX, with its manifest."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from monitor.policy.manifest import Manifest, RecurrentManifest
 
 TOPIC = "agents/+/steps"
-"""Of the steps in recordings of the monitor."""
+"""Topic of the steps in recordings of the monitor."""
 SHOWN = 5
-"""Most disagreements printed."""
+"""Largest number of disagreements that are printed."""
 
 
 class Sees(StrEnum):
-    """What a Python function is called with."""
+    """The argument with which a Python function is called."""
 
     observation = "observation"
     valuation = "valuation"
@@ -130,7 +130,7 @@ def policy_export(
 
 
 def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Sequence[Path]) -> tuple[Original, MDP]:
-    """Return a policy that sees columns of recordings as a table over the states of the model learned from them."""
+    """Return a policy that sees recorded columns as a table over the states of the model learned from these rows."""
     from monitor.authoring.learning.companion import companion_of, load_learner  # noqa: PLC0415 - used here only
     from monitor.authoring.learning.left_out import DEFAULT, RowLimit  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
@@ -164,7 +164,7 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
 
 
 def warn_of_pickles(*requests: ExportRequest) -> None:
-    """Say on stderr which files run code when they are opened, and what to give instead; before any is opened."""
+    """Warn on stderr, before any file is opened, of files that execute code when opened; name safer alternatives."""
     from monitor.authoring.policy_export.convert import pickled  # noqa: PLC0415 - keep `cfmon --help` light
 
     files = [file for request in requests for file in pickled(request)]

@@ -1,7 +1,7 @@
 """Terminal table of `cfmon run`: firing alarms, blind formulas, then every agent and formula.
 
-Order and colours are those of the status page. Words carry all information; colours repeat it. Control characters are
-removed from text that agents send.
+Order and colours are the same as on the status page. All information is in words; colours only repeat it. Control
+characters are removed from text that agents send.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rich.text import Text
 from monitor.cli.output import printable
 
 LOG_LINES: Final = 5
-"""Terminal lines left for the log above the table."""
+"""Number of terminal lines that are left for the log above the table."""
 
 MIN_ROWS: Final = 3
-"""Rows shown even on a small terminal."""
+"""Smallest number of rows, also on a small terminal."""
 
 MAX_SENTENCES: Final = 2
-"""Alarms, and reasons for blindness, shown as sentences; all are rows of the table."""
+"""Alarms, and reasons for blindness, that are shown as sentences. The table has rows for all of them."""
 
 MAX_AGENTS: Final = 100
-"""More than the lines of any terminal."""
+"""Largest number of agents. It is more than the lines of any terminal."""
 
 STYLES: Final = {
     "firing": "bold red",
@@ -35,11 +35,11 @@ STYLES: Final = {
     "unknown": "bright_black",
     "fine": "green",
 }
-"""Of each state of a formula of an agent, those that need a person first."""
+"""Style of each state of a formula. States that need a person come first."""
 
 
 class FleetTable:
-    """Renderable of the document of `/api/overview`, no higher than the terminal.
+    """Renderable of the document of `/api/overview`, at most as high as the terminal.
 
     `title`: the running command; `address`: the status page; `ended`: the monitor has stopped.
     """
@@ -84,7 +84,7 @@ class FleetTable:
         yield counts.append(f"  UNKNOWN: {printable(unknown)}", style="bold bright_black") if unknown else counts
 
     def _unknown(self) -> str:
-        """Return why more alarms may fire than are known; empty if the count is complete."""
+        """Return why there may be more firing alarms than the known ones, or "" if the count is complete."""
         if self._ended:
             return "the monitor has stopped"
         if self._overview["problem"]:
@@ -160,7 +160,7 @@ def _seconds(value: float) -> str:
 
 
 def _clock(seconds: float | None) -> str:
-    """Return the local time of day; `?` for a time out of range, since an agent's clock may send any number."""
+    """Return the local time of day, or `?` if the time is out of range. An agent's clock may send any number."""
     if seconds is None:
         return "?"
     try:

@@ -120,11 +120,13 @@ def init(
 ) -> None:
     """Make a first configuration from recordings or a simulator: model, policies, and a formula measured on them.
 
-    Shows what each column seems to be. On a terminal it asks for corrections and for what is not given; elsewhere it
-    refuses what is not clear. FOLDER/init.yaml keeps the answers, and --from repeats them.
+    Shows the probable role of each column. On a terminal it asks for corrections and for missing answers; otherwise
+    unclear roles are an error. FOLDER/init.yaml keeps the answers, and --from repeats them.
+
     Without --nominal, the agent's policy is estimated from the recordings. Without --fallback, the safest policy of the
     model is suggested; replace it by one that you trust.
-    Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
+
+    The options of columns are the same as for `cfmon model learn`. This runs the code of simulators and policies.
     """
     from monitor.authoring.learning.sentinels import missing_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.init_asking import settled_request  # noqa: PLC0415 - keep `cfmon --help` light
@@ -196,7 +198,7 @@ REFUSED = (
 
 
 def _refuse(found: Assessment, *, as_json: bool) -> None:
-    """Print why no formula is proposed."""
+    """Print the reason why no formula is proposed."""
     from monitor.cli.model_verdict import say_verdict, verdict  # noqa: PLC0415 - keep `cfmon --help` light
 
     if as_json:
@@ -228,7 +230,7 @@ def _line(row: Measured) -> str:
 
 
 def _sentences(best: Measured) -> list[str]:
-    """Return what the chosen formula would have done, in words."""
+    """Return sentences on the alarms that the chosen formula would have raised."""
     from monitor.alarm.phrases import steps  # noqa: PLC0415 - keep `cfmon --help` light
 
     if not best.events:

@@ -1,4 +1,4 @@
-"""What `cfmon init` was asked for: from options, a file of settings, the recordings, and questions on a terminal."""
+"""The request of `cfmon init`: from options, a file of settings, the recordings, and answers on a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLE: Final = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done
 
 
 def on_terminals() -> bool:
-    """Return whether the user can be asked: input and output are terminals."""
+    """Return whether the user can be asked, which needs a terminal for both input and output."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -40,17 +40,17 @@ def settled_request(
     force: bool,
     quiet: bool,
 ) -> InitRequest:
-    """Return the request, with answers to questions for what is missing or not clear.
+    """Return the request. On a terminal, the user is asked for all that is missing or unclear.
 
     Args:
-        folder: to write to; None: that of `file`.
-        file: settings, over which options win.
-        given: keys of `InitSettings` -> value, of the options that were given.
-        columns: options of columns, likewise.
+        folder: folder to write to; None: the folder of `file`.
+        file: file of settings; options override its settings.
+        given: keys of `InitSettings` -> value, for the options that were given.
+        columns: options of columns -> value, for the options that were given.
         force: overwrite files.
         quiet: print nothing, and ask nothing.
 
-    Raises ConfigError, RecordingError, ModelError: something is missing or wrong; without a terminal, or not clear.
+    Raises ConfigError, RecordingError or ModelError if something is missing or wrong or, without a terminal, unclear.
     """
     read = InitSettings() if file is None else read_settings(file)
     if folder is None:
@@ -86,7 +86,10 @@ def settled_request(
 
 
 def _overruled(read: InitSettings, given: Mapping[str, Any], inputs: str) -> InitSettings:
-    """Return the settings of a file without what contradicts an option: a table has no inputs, a world no bins."""
+    """Return a file's settings without those that contradict an option.
+
+    A table has no inputs, and a world has no bins.
+    """
     world = True if inputs else given.get("dynamics")
     if world is None and any(given.get(name) is not None for name in ("bins", "abstraction")):
         world = False
@@ -100,14 +103,14 @@ def _overruled(read: InitSettings, given: Mapping[str, Any], inputs: str) -> Ini
 
 
 def _record(settings: InitSettings, read: InitSettings, file: Path | None, found: RecordedColumns | None) -> str:
-    """Return the file of settings that repeats this: as it was read, if that said all."""
+    """Return the text of the settings file that repeats this run. If the given file says everything, it is its text."""
     if file is not None and settings == read:
         return file.read_text("utf-8")
     return settings_text(settings, *((None,) if found is None else (found.proposal, found.reading_lines())))
 
 
 def _simulated(settings: InitSettings, *, asks: bool) -> InitSettings:
-    """Return the settings of a simulator, with answers for what is missing; ConfigError without a terminal."""
+    """Return the settings for a simulator, and ask for what is missing. Raises ConfigError if nobody can be asked."""
     missing = _missing(settings)
     if missing and not asks:
         raise ConfigError(f"missing: {'; '.join(missing)}. For example: {EXAMPLE}")
@@ -117,7 +120,7 @@ def _simulated(settings: InitSettings, *, asks: bool) -> InitSettings:
 
 
 def _unsafe(settings: InitSettings, found: RecordedColumns, roles: Roles, *, asks: bool, quiet: bool) -> InitSettings:
-    """Return the settings with what is unsafe, checked against the recordings."""
+    """Return the settings with the condition of the unsafe label, checked against the recordings."""
     if not quiet:
         found.show_missing(roles)
     if settings.unsafe is not None:

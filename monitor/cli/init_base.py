@@ -1,4 +1,4 @@
-"""What `cfmon init` was asked for, and what it measures formulas on: a table, or a world with numbers."""
+"""The request of `cfmon init`, and the model that formulas are measured on: a table, or a world with numbers."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from monitor.model.action_names import ActionNames
 
 FEW: Final = 5
-"""Unsafe events that the held-out paths need, for the measurement to use them alone."""
+"""If the held-out paths have at least this number of unsafe events, only they are measured."""
 
 
 @dataclass(frozen=True)
 class InitRequest:
-    """What the user gave.
+    """The settings that the user gave.
 
-    `roles`, `said`: options of `cfmon model learn`. `steps`: to measure on; None: until there are enough events.
-    `offset`, `alarm`: of every candidate formula. `accept`: go on with a model that forecasts no better than the
-    frequency. `dynamics`: a world with numbers; None: the better of both. `inputs`: columns that the agent does not
-    influence. `missing`: values of columns that stand for missing ones. `record`: the file of settings that repeats
-    this. `limit`: bad rows that may be left out. `fits`: of a world to resampled episodes. `step_seconds`: between two
-    steps.
+    `roles`, `said`: options of `cfmon model learn`. `steps`: number of steps to measure on; None: until there are
+    enough events. `offset`, `alarm`: offset and alarm rule of every candidate formula. `accept`: continue with a model
+    that forecasts no better than the base rate. `dynamics`: True: a world with numbers; False: a table; None: the
+    better one of both. `inputs`: columns that the agent does not influence. `missing`: values of columns that stand for
+    missing values. `record`: text of the settings file that repeats this run. `limit`: number of bad rows that may be
+    left out. `fits`: number of fits of a world to resampled episodes. `step_seconds`: seconds between two steps.
     """
 
     folder: Path
@@ -70,27 +70,31 @@ class InitRequest:
     fits: int = 0
 
     def sources(self) -> list[RowFile]:
-        """Return the rows of the recordings. RecordingError: there is no such file."""
+        """Return the rows of the recordings. Raises RecordingError if a file does not exist."""
         return [open_recording(path, self.topic, self.missing) for path in recorded_files(self.recordings)]
 
 
 @dataclass
 class InitBase(ABC):
-    """A model that is written, and what it is measured with.
+    """The model that `cfmon init` writes, with the paths and policies for the measurement.
 
     Attributes:
-        file: the model's. counts: of its states or features, and of its actions. encoder: of states.
-        label: what is unsafe.
-        paths: of the agent, or empty: they are simulated once its policy is known.
-        measured_on: the paths, in words.
-        unsafe: [S] which states of the paths are.
-        notes: on what was done, in sentences.
-        guarded_how: how `guards` was obtained.
-        unguarded: why `guards` has none, if it has none.
-        judge: of the model's forecasts. problems: why it is not good enough otherwise. past: what the past still tells.
-        step_seconds: between two recorded steps, if the recordings say it.
+        file: file name of the model.
+        counts: numbers of its states or features, and of its actions.
+        encoder: `state_encoder` of the configuration.
+        label: label that holds in unsafe states.
+        paths: paths of the agent; empty until they are simulated, which needs the agent's policy.
+        measured_on: description of the paths.
+        unsafe: [S] True for each unsafe state of the paths.
+        notes: sentences on how the model was made.
+        guarded_how: how `guards` was computed.
+        unguarded: why `guards` is empty, if it is.
+        judge: computes the skill of the model's forecasts.
+        problems: further reasons why the model is not good enough.
+        past: gains in forecasts from knowing more of the past.
+        step_seconds: seconds between two recorded steps, if the recordings have times.
         pages: sections and charts of the report on the model.
-        given: policies that the user gives beside recordings, by name.
+        given: name -> policy that the user gives beside recordings.
         read_rows: reads the recorded rows, for a policy that sees their columns.
     """
 
@@ -114,7 +118,7 @@ class InitBase(ABC):
 
     @cached_property
     def rows(self) -> ObservedRows:
-        """The recorded rows, read once."""
+        """The recorded rows, which are read once."""
         assert self.read_rows is not None
         with progress("reading the rows again, for what the given policies do on them"):
             return self.read_rows()
@@ -126,38 +130,44 @@ class InitBase(ABC):
 
     @abstractmethod
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
-        """Write the agent's policy, given or estimated."""
+        """Write the agent's policy, which is given or estimated."""
 
     @abstractmethod
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
-        """Write the fallback, given or suggested for this horizon."""
+        """Write the fallback, which is given or suggested for this horizon."""
 
     @abstractmethod
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
-        """Return the candidates measured with both policies; `report` gets the number of steps done."""
+        """Return measurements of the candidates with both policies.
+
+        `report` is called with the number of steps done.
+        """
 
     def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
-        """Return the chosen formula's figures as the monitor of the configuration gives them."""
+        """Return the chosen formula's figures as the monitor with this configuration measures them on the paths."""
         del config, report
         return best
 
     @abstractmethod
     def guards(self, best: CandidateFormula) -> list[Guarded]:
-        """Return what a guard would do."""
+        """Return the effect of a guard for each length of takeover."""
 
     @abstractmethod
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
-        """Return the states of a path as an agent sends them, keys of a message; one that cannot be sent ends them."""
+        """Return the states of a path as keys of an agent's messages.
+
+        Leave out a last state that an agent cannot send.
+        """
 
 
 def chosen_paths(
     held: Sequence[RecordedPath], every: Sequence[RecordedPath], unsafe: Bools, steps: int | None, most: int
 ) -> tuple[list[RecordedPath], str, bool]:
-    """Return the paths to measure on, which they are, in words, and whether they are held out.
+    """Return the paths to measure on, their description in words, and whether all of them are held out.
 
     `steps`, `most`: as for `measured_paths`.
 
-    They are held-out ones alone, unless these have too few unsafe events, and all paths have more.
+    Only held-out paths are used, unless they have too few unsafe events and the paths altogether have more.
     """
     from monitor.authoring.proposal.paths import measured_paths, unsafe_events  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -169,7 +179,10 @@ def chosen_paths(
 
 
 def in_words(used: Sequence[RecordedPath], part: Sequence[RecordedPath], steps: int | None, what: str) -> str:
-    """Return how many steps, and paths, of a `part` are measured on, and why no more. `what`: they are."""
+    """Return the numbers of measured steps and paths in words, and why not all of `part` is measured.
+
+    `what`: name of the part.
+    """
     from monitor.authoring.proposal.paths import EVENTS  # noqa: PLC0415 - keep `cfmon --help` light
 
     said = f"{sum(len(path.actions) for path in used):,} steps in {len(used):,} paths of {what}"
@@ -181,7 +194,7 @@ def in_words(used: Sequence[RecordedPath], part: Sequence[RecordedPath], steps: 
 
 
 def step_seconds(source: RowFile, roles: Roles) -> float | None:
-    """Return the median time between two rows of a path, in seconds; None if no column holds times of a calendar."""
+    """Return the median time between two rows of a path, in seconds, or None if no column holds calendar times."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.batch import as_moments  # noqa: PLC0415 - likewise

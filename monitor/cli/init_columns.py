@@ -1,4 +1,4 @@
-"""Columns of recordings in `cfmon init`: what each seems to be, corrections on a terminal, and what is unsafe."""
+"""Columns of recordings in `cfmon init`: their probable roles, corrections on a terminal, and the unsafe condition."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ SEVERAL: Final = ("state", "next_state", "inputs")
 LIMIT: Final = ("time_limit", "time limit")
 
 CODED: Final[tuple[Role, ...]] = ("episode", "order", "action")
-"""Roles whose values are codes: a number far outside is another one."""
+"""Roles whose values are codes. A far number is then just another code, not a missing value."""
 
 FAR: Final = 3
-"""Values far outside the others that are shown of a column."""
+"""Number of far values of a column that are shown."""
 
 MISSING: Final = "missing: # values that stand for missing ones; [] for none"
 DOUBTFUL: Final = "# Far outside the others, and read as they are; if they are errors, add them under missing:"
 
 WIDTH: Final = 120
-"""The table is no wider, however wide the terminal."""
+"""Largest width of the table, in characters, on a terminal of any width."""
 
 LINES: Final = 60
-"""Columns that are shown, or lists of columns; those that are not clear are shown in any case."""
+"""Number of columns, or lists of columns, that are shown. Unclear ones are shown in any case."""
 
 CORRECT: Final = (
     "Correct what is wrong, such as `{name}: {role}`; the roles are {roles} and left out. Values that stand for "
@@ -53,16 +53,16 @@ UNSAFE: Final = "What must not happen? A name and a condition on the columns, su
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Options of columns, as for `cfmon model learn`: name of the option -> its text, for those that were given."""
+    """Options of columns, as for `cfmon model learn`. `given`: name of the option -> its text."""
 
     given: Mapping[str, str]
 
     def applied(
         self, columns: Mapping[str, str], names: Sequence[str], source: str
     ) -> tuple[dict[str, tuple[Role, ...]], set[Role]]:
-        """Return the columns that are settled, with their roles, and the roles that no other column has.
+        """Return the columns that are settled, with their roles, and the roles that no other column can have.
 
-        `columns`: those settled by a file. Raises ConfigError, RecordingError: there is no such column.
+        `columns`: columns settled by a file. Raises ConfigError or RecordingError if there is no such column.
         """
         settled: dict[str, tuple[Role, ...]] = {}
         for text, words in columns.items():
@@ -91,7 +91,7 @@ def _found(text: str, names: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 class RecordedColumns:
-    """The columns of recordings: looked at, shown, corrected."""
+    """The columns of recordings, with methods that show and correct their roles."""
 
     def __init__(self, settings: InitSettings, options: ColumnOptions) -> None:
         self.sources = [open_recording(p, settings.topic) for p in recorded_files(map(Path, settings.recordings))]
@@ -100,7 +100,7 @@ class RecordedColumns:
         self.names = [*self._read.columns, *self._read.unreadable]
         self.settled, self.closed = options.applied(settings.columns, self.names, self.source)
         self.codes: dict[str, tuple[float | str, ...]] = {}
-        """Values that stand for missing ones, as the user said."""
+        """Values that stand for missing values, as the user gave them."""
         for text, codes in settings.missing.items():
             self.codes |= dict.fromkeys(_found(text, self.names, self.source), codes)
         self.time_limit = settings.time_limit
@@ -108,7 +108,7 @@ class RecordedColumns:
         said = {"bins": settings.bins, "abstraction": settings.abstraction}
         self.computed = bool(function_of(said))
         self.without_inputs: list[str] = []
-        """Columns of a file that are inputs, and left out, as a table has none."""
+        """Columns that the file calls inputs and that are left out, because a table has no inputs."""
         if settings.dynamics is False or any(said.values()):
             self.closed.add("input")
             if "inputs" not in options.given:
@@ -120,11 +120,11 @@ class RecordedColumns:
 
     @property
     def source(self) -> str:
-        """The first file."""
+        """The name of the first file."""
         return str(self.sources[0].path)
 
     def _binned(self, bins: str) -> None:
-        """Take the columns that bins are given for as those of the state."""
+        """Give the role of the state to the columns for which bins are given."""
         from monitor.authoring.learning.bins import parsed_bins  # noqa: PLC0415 - keep `cfmon --help` light
 
         named = [name for name in parsed_bins(bins) if name]
@@ -135,7 +135,7 @@ class RecordedColumns:
             self.closed.add("state")
 
     def _proposed(self) -> Proposal:
-        """Return roles for the rows without sentinels; a code of an episode, an order or an action is none."""
+        """Return the proposed roles. Codes of an episode, an order or an action are not read as missing values."""
         found = self._decoded(())
         coded = [name for role in CODED for name in found.having(role) if name in self.missing]
         return self._decoded(coded) if {*coded} - {*self.codes} else found
@@ -150,7 +150,7 @@ class RecordedColumns:
         return replace(found, columns=[self._with_far(each) for each in found.columns])
 
     def _with_far(self, column: ColumnRole) -> ColumnRole:
-        """Return a column with the values that stand for missing ones and, if it is used, others far outside."""
+        """Return a column with its values for missing ones and, if the column is used, with its other far values."""
         codes = self.missing.get(column.name, ())
         said = [f"{', '.join(map(number_text, codes))}: missing"] if codes else []
         if column.roles or not column.sure:
@@ -158,12 +158,12 @@ class RecordedColumns:
         return replace(column, values="; ".join([column.values, *said]))
 
     def _others(self, name: str) -> list[FarValue]:
-        """Return the first values of a column that are far outside, and are taken for readings."""
+        """Return the first far values of a column that are read as ordinary values."""
         codes = self.missing.get(name, ())
         return [one for one in self.far.get(name, ()) if one.value not in codes][:FAR]
 
     def reading_lines(self) -> list[str]:
-        """Return lines of YAML on the time limit, and on values that stand for missing ones or might."""
+        """Return lines of YAML on the time limit, and on values that stand, or might stand, for missing values."""
         used = {each.name for each in self.proposal.columns if each.roles or not each.sure}
         coded = {self.proposal.having(role) for role in CODED}
         taken, doubtful = [], []
@@ -181,7 +181,7 @@ class RecordedColumns:
         return [*lines, *([MISSING, *taken] if taken else []), *([DOUBTFUL, *doubtful] if doubtful else [])]
 
     def show(self) -> None:
-        """Print the table."""
+        """Print the table of the columns."""
         more = "" if len(self.sources) == 1 else f" and {many(len(self.sources) - 1, 'more file')}"
         say(f"{self.source}{more}: {self.head.looked_at}{'' if self.head.whole else ' were looked at'}")
         for line in table_of(self.proposal.columns):
@@ -194,14 +194,14 @@ class RecordedColumns:
             say("  missing: such values repeat far outside all others; they are read as empty cells")
 
     def show_missing(self, roles: Roles) -> None:
-        """Print what it means that no column has some roles."""
+        """Print the consequences of roles that no column has."""
         for line in roles.lines():
             role, _, text = line.partition(" ")
             if text.strip().startswith("none: "):
                 say(f"  no {role}: {text.strip().removeprefix('none: ')}")
 
     def correct(self) -> None:
-        """Ask for corrections until there are none, and each role that is needed is given."""
+        """Ask for corrections until the user enters none and each necessary role is given."""
         example = next((each for each in self.proposal.columns if not each.sure), self.proposal.columns[-1])
         role = role_text(()) if example.others[:1] in ((), ("-",)) else example.others[0]
         for line in textwrap.wrap(CORRECT.format(name=example.name, role=role, roles=", ".join(ROLES)), _width()):
@@ -218,7 +218,7 @@ class RecordedColumns:
                 say(f"  {error}")
 
     def _change(self, lines: Sequence[str]) -> None:
-        """Take corrections, `NAME: ROLE` each; show what they change."""
+        """Apply corrections, each a text `NAME: ROLE`, and print the columns that they change."""
         before = {each.name: (each.roles, each.sure, each.values) for each in self.proposal.columns}
         settled = dict(self.settled)
         for line in lines:
@@ -247,7 +247,10 @@ class RecordedColumns:
             say(line)
 
     def refuse_unsure(self, file: Path | None) -> None:
-        """Raise ConfigError with the lines of YAML that settle what is not clear. `file`: of the settings."""
+        """Raise ConfigError if anything is unclear, with the lines of YAML that settle it.
+
+        `file`: the file of settings.
+        """
         unsure, problems = self.proposal.unsure, self.proposal.problems
         if not (unsure or problems):
             return
@@ -265,7 +268,7 @@ class RecordedColumns:
         raise ConfigError(f"{where}. {way}:\n" + "\n".join(lines))
 
     def settled_roles(self) -> tuple[dict[str, Any], Roles]:
-        """Return the roles as options of a learner, and as they are understood. Raises RecordingError."""
+        """Return the roles as options of a learner, and as `Roles`. Raises RecordingError."""
         having = self.proposal.having
         found: dict[str, Any] = {role: (having(role) or ("",))[0] for role in SINGLE}
         found |= {"state": having("state") or None, "next_state": having("next_state") or ""}
@@ -276,10 +279,10 @@ class RecordedColumns:
         return found, guessed([*computed, *self.names], given, self.source, self.sources[0].left_out)
 
     def holds(self, text: str, roles: Roles) -> tuple[int, str]:
-        """Return in how many of the rows looked at a condition holds, and that in words. Raises ModelError."""
+        """Return the number of rows in which a condition holds, and a sentence that says so. Raises ModelError."""
         ((condition, _),) = labels_of([], [text], roles, self.names)
         columns = {}
-        for name in condition.columns:  # `done` is the column that marks ends, whatever its name
+        for name in condition.columns:  # `done` stands for the column that marks ends, whatever the column's name
             column = name if name in self.names else getattr(roles, ALIASES[name])
             if column in self.head.unreadable:
                 raise ModelError(f"label {condition.name!r}: column {column!r}: {self.head.unreadable[column]}")
@@ -289,7 +292,7 @@ class RecordedColumns:
         return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}"
 
     def ask_unsafe(self, roles: Roles) -> str:
-        """Ask what is unsafe, until it is a condition that holds in some rows, or the same answer is given again."""
+        """Ask for the unsafe condition until it holds in some rows but not in all, or until an answer is repeated."""
         before = ""
         columns = self.head.columns
         number = next((name for name in roles.state if name in columns and columns[name].dtype.kind in "if"), "")
@@ -310,7 +313,7 @@ class RecordedColumns:
 
 
 def _lacking(role: Role, perhaps: Sequence[str]) -> str:
-    """Return that a role is needed; `perhaps`: columns that might have it."""
+    """Return the sentence that a role is needed. `perhaps`: columns that might have this role."""
     article = "it" if role == "action" else "at least one"
     known = f", perhaps {', '.join(perhaps[:4])}" if perhaps else ""
     return f"no column looks like the {role}: give {article} the role {role}{known}"
@@ -358,7 +361,7 @@ def _row(group: Sequence[ColumnRole]) -> tuple[str, str, str, str]:
 
 
 def _groups(columns: Sequence[ColumnRole]) -> list[list[ColumnRole]]:
-    """Return the columns, entries of one list with the same role together."""
+    """Return groups of columns. Entries of one list that have the same role form one group."""
     found: list[list[ColumnRole]] = []
     for each in columns:
         base = each.name.partition("[")[0]

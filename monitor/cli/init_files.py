@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from monitor.policy.manifest import Manifest
 
 NO_STATES = ("terminal", "elsewhere")
-"""Labels of states that no row is in."""
+"""Labels of states in which no row is recorded."""
 
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
@@ -68,7 +68,7 @@ severity: [critical]
 
 
 def takeover_text(base: InitBase, rows: Sequence[Guarded], hold: int | None) -> str:
-    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out."""
+    """Return the rules of a guard with the proposed `hold` and its reason. The user must add the rest."""
     from monitor.authoring.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     if not rows:
@@ -95,7 +95,7 @@ bands: {{doubt: {doubt}}}
 def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = "", doubt: str = "") -> str:
     """Return the configuration with the measured formula.
 
-    `no_bounds`: why it has no bounds over every causal model. `doubt`: what counts against the model.
+    `no_bounds`: why the formula has no bounds over every causal model, if it has none. `doubt`: problems of the model.
     """
     from monitor.alarm.phrases import steps  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -127,9 +127,10 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
 
 
 def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Original:
-    """Return a policy that sees recorded columns as a table: in a state, what it does on the rows recorded there.
+    """Return a policy that sees recorded columns as a table.
 
-    `limit`: rows on which a function may fail. Raises PolicyError.
+    In each state it acts as on the rows recorded in this state. `limit`: number of rows on which a function may fail.
+    Raises PolicyError.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -163,10 +164,10 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
 
 
 def written_policy(source: str | Original, name: str, model: MDP, folder: Path, notes: list[str]) -> Floats:
-    """Write a policy as `name`.onnx with its manifest; return it as probabilities [S, A].
+    """Write a policy as `name`.onnx with its manifest, and return its probabilities [S, A].
 
-    `source`: what `cfmon policy export` reads, or an ONNX file, or a manifest; or a policy that was converted already.
-    `notes`: gets what was assumed. Raises PolicyError.
+    `source`: any source of `cfmon policy export`, an ONNX file, a manifest, or a policy that is already converted.
+    `notes`: assumptions are appended to this list. Raises PolicyError.
     """
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -214,7 +215,7 @@ def _content(source: str | Original, file: str, model: MDP, notes: list[str]) ->
 
 
 def _compare(original: Original, manifest: Manifest, model: MDP, source: str) -> None:
-    """Raise PolicyError if the export differs from the original in a state."""
+    """Raise PolicyError if the exported policy differs from the original in any state."""
     from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - keep `cfmon --help` light
 
     found = compare(original, manifest, model, source)
@@ -230,7 +231,7 @@ def written_sample(
 ) -> None:
     """Write a path as a recording for `cfmon replay`.
 
-    `sent`: its states, in the form that a live agent would send. `names`: of the actions.
+    `sent`: states of the path in the form that a live agent would send. `names`: names of the actions.
     """
     from monitor._version import __version__  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
@@ -256,10 +257,10 @@ def written_sample(
 
 
 def final_state(path: RecordedPath, model: MDP, encoder: str) -> int | None:
-    """Return the last state of a path as its agent sends it.
+    """Return the last state of a path as its agent would send it, or None if an agent cannot send it.
 
-    At an end that is the state in which the episode ended, not its copy in the model. Where it was not recorded it is
-    the state before, if the model has one end for all. None if an agent cannot send it.
+    If the episode terminated, this is the state in which it terminated, not the copy of this state in the model. If
+    that state was not recorded and the model has one end for all states, it is the state before.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -272,7 +273,7 @@ def final_state(path: RecordedPath, model: MDP, encoder: str) -> int | None:
 
 
 def _sendable(model: MDP, encoder: str) -> int:
-    """Return how many states an agent can send: the first ones."""
+    """Return the number of states that an agent can send. These are the first states of the model."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     match encoder:
@@ -286,7 +287,7 @@ def _sendable(model: MDP, encoder: str) -> int:
 
 
 def sent_state(state: int, model: MDP, encoder: str) -> object:
-    """Return a state as an agent sends it; for bins, numbers within them; for clusters, their centres."""
+    """Return a state as an agent sends it: for bins, numbers within the bins; for clusters, the cluster's centre."""
     match encoder:
         case "name":
             return model.state_names[state]

@@ -1,4 +1,4 @@
-"""Functions and classifiers that the user gives for a world with numbers: written exactly, or imitated and compared."""
+"""Functions and classifiers that the user gives for a world with numbers, written exactly or imitated."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
 DIFFERS: Final = 0.05
-"""An imitation may take another action than the policy on so many of the rows that it was not fitted to."""
+"""Largest allowed fraction of held-out rows on which an imitation takes another action than the policy."""
 FITTED: Final = 20_000
-"""Rows that imitations are fitted to, at most; others judge them."""
+"""Largest number of rows that imitations are fitted to. The held-out rows judge the imitations."""
 LEAST: Final = 10
-"""Fewest rows to fit to: with fewer, the other ones judge nothing."""
+"""Smallest number of rows to fit to. With fewer rows, the held-out rows could not judge the fit."""
 BLOCKS: Final = 50
-"""Consecutive parts of the rows, of which one in `JUDGING` judges: rows beside each other are alike."""
+"""Number of blocks of consecutive rows, because neighbouring rows are alike. One block in `JUDGING` is held out."""
 
 JUDGING: Final = 5
 
@@ -33,10 +33,11 @@ NAMES: Final = {"linear": "a linear fit", "network": "a small network", "tree": 
 def written_again(
     given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int, limit: RowLimit
 ) -> tuple[Original, int, str]:
-    """Return a function or a classifier as a network of numbers, their width, and what is said of it.
+    """Return a function or a classifier as a network of numbers, the network's width, and a note on how it was made.
 
-    `rows`: recorded, by which it is compared. `model`: has the actions. Raises PolicyError: an imitation differs from
-    it too often. `limit`: rows on which a function may fail.
+    `rows`: recorded rows, on which the network is compared with the policy. `model`: gives the actions. `limit`: number
+    of rows on which a function may fail. Raises PolicyError if the best imitation differs from the policy on too many
+    rows.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -76,13 +77,13 @@ def written_again(
 
 
 def _observed(given: GivenPolicy, rows: ObservedRows) -> tuple[str, ...]:
-    """Return the columns of what is written: those of the state, and those of inputs if it may see one of them."""
+    """Return the columns that the network observes: the state, and also the inputs if the policy may see an input."""
     taken = set(given.function.columns or rows.inputs) if given.function is not None else set(given.seen[0])
     return (*rows.state, *rows.inputs) if taken & set(rows.inputs) else rows.state
 
 
 def _exactly(given: GivenPolicy, order: Sequence[str], model: MDP) -> bytes | None:
-    """Return a tree or a forest as ONNX bytes; None: it is another policy, or sees what a world does not have."""
+    """Return a tree or a forest as ONNX bytes, or None if the policy is of another kind or sees other columns."""
     from monitor.authoring.dynamics.fitted_policy import written_classifier  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.policy_export.original import action_numbers  # noqa: PLC0415 - likewise
 
@@ -98,7 +99,7 @@ def _exactly(given: GivenPolicy, order: Sequence[str], model: MDP) -> bytes | No
 def _imitation(numbers: Floats, wanted: Floats, model: MDP, seed: int) -> tuple[bytes, str, float, int]:
     """Return the fit that differs least from a policy on held-out rows.
 
-    As ONNX bytes, its kind, by how much it differs, and on how many rows.
+    Returns its ONNX bytes, its kind, the fraction by which it differs, and the number of held-out rows.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -122,7 +123,7 @@ def _imitation(numbers: Floats, wanted: Floats, model: MDP, seed: int) -> tuple[
 
 
 def _chances(content: bytes, numbers: Floats, model: MDP) -> Floats:
-    """Return the numbers that a network says of the actions, [n, A]."""
+    """Return a network's probabilities or values of the actions, [n, A]."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.policy.network import open_session  # noqa: PLC0415 - likewise
@@ -135,7 +136,10 @@ def _chances(content: bytes, numbers: Floats, model: MDP) -> Floats:
 
 
 def _differs(wanted: Floats, found: Floats, *, certain: bool) -> float:
-    """Return on which fraction of rows another action is taken; of a policy that draws, with which probability."""
+    """Return the fraction of rows on which another action is taken.
+
+    For a random policy, return the mean probability of this.
+    """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     if certain:

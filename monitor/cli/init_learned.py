@@ -1,4 +1,4 @@
-"""`cfmon init` from recordings: a table, a world with numbers, or the better of both by their forecasts."""
+"""`cfmon init` from recordings: learn a table, a world with numbers, or the one of the two that forecasts better."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Found = TypeVar("Found")
 
 
 def learned_base(request: InitRequest, staging: Path) -> InitBase:
-    """Learn what the options ask for, compare where both are possible, write the better one, and say why."""
+    """Learn the kinds of model that the options allow, compare their forecasts, write the better model, and say why."""
     from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
 
@@ -39,7 +39,7 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     world = None if request.dynamics is False else _tried(lambda: proposed_world(request), instead)
     instead = failed if world is not None else None
     table = None if request.dynamics else _tried(lambda: counted(request, staging), instead)
-    constant_fallback(request.fallback, _names(table, world))  # an unknown action is said before models are judged
+    constant_fallback(request.fallback, _names(table, world))  # reports an unknown action before the slow comparison
     taken, judge, notes = _judged(request, table, world, label)
     if world is not None and taken.states is None:
         base: InitBase = world_base(request, world, label, staging)
@@ -69,7 +69,7 @@ def _names(table: CountedTable | None, world: WorldProposal | None) -> ActionNam
 
 
 def _with_kind(request: InitRequest) -> InitRequest:
-    """Return the request with `dynamics` as its other options and the recordings demand, and how to find states."""
+    """Return the request with `dynamics` and an abstraction as its other options and the recordings demand."""
     given = {"--bins": request.said["bins"], "--abstraction": request.said["abstraction"],
              "--no-dynamics": request.dynamics is False or None}  # fmt: skip
     table = next((option for option, value in given.items() if value is not None), "")
@@ -110,7 +110,7 @@ def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
 def _is_continuous(request: InitRequest) -> bool:
     """Return whether the columns of the state need bins, clusters or a world.
 
-    Those are numbers with decimals, and tuples of values that hardly ever come again.
+    This is so for numbers with decimals, and for tuples of values that almost never repeat.
     """
     from monitor.authoring.learning.abstraction import chosen_kind, hardly_revisited  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
@@ -128,7 +128,7 @@ def _is_continuous(request: InitRequest) -> bool:
 
 
 def _tried(make: Callable[[], Found], failed: list[MonitorError] | None) -> Found | None:
-    """Return what is made; None if that fails and something else may be taken: then the error is in `failed`."""
+    """Return the result of `make`. If it fails and `failed` is a list, append the error to the list and return None."""
     try:
         return make()
     except MonitorError as error:
@@ -141,7 +141,7 @@ def _tried(make: Callable[[], Found], failed: list[MonitorError] | None) -> Foun
 def _judged(
     request: InitRequest, table: CountedTable | None, world: WorldProposal | None, label: str
 ) -> tuple[Scored, ForecastJudge, list[str]]:
-    """Return the model to take, what judges its forecasts, and why it is taken."""
+    """Return the model to use, the judge of its forecasts, and notes on why this model is used."""
     from monitor.authoring.learning.abstraction_scores import Forecaster, chosen, judged  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - likewise
 
@@ -149,7 +149,7 @@ def _judged(
     with progress("judging the model"):
         if table is not None:
             outcomes, names = table.kept.outcomes, [each.name for each in table.learner.labels]
-            # where abstractions were compared, only the first fold had no part in it; a world has no other one
+            # a comparison of abstractions uses all folds but the first; a world has only one fold
             folds = range(FOLDS if not table.compared and world is None else 1)
             found.append(CrossFitted("a table", table.learner, table.kept, folds))
         else:
@@ -168,7 +168,7 @@ def _judged(
 
 
 def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:
-    """Return which model was taken, and why, in a sentence."""
+    """Return a sentence that says which model was chosen, and why."""
     other = next(each for each in scores if each is not taken)
     apart, error = max(abs(each.excess) for each in scores), max(each.error for each in scores)
     why = ""

@@ -1,4 +1,4 @@
-"""Files of `cfmon init` moved to their folder: all of them, or after an error none."""
+"""Moves the files of `cfmon init` to their folder. After an error, none of them is moved."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 
 def move_files(staging: Path, folder: Path, names: Sequence[str], finish: Callable[[], None]) -> list[str]:
-    """Move the files of these names from `staging` to `folder`, which then has no others of them; return their names.
+    """Replace the files of these names in `folder` by those in `staging`; return the names of the moved files.
 
-    Then call `finish`. After any error, one of `finish` included, the folder is as it was. What was replaced is kept in
-    `staging` until then. Raises what the file system or `finish` raises.
+    Files in `folder` with one of the names are removed even if `staging` has no such file. Then `finish` is called. If
+    anything fails, `finish` included, the folder is restored; until then the replaced files are kept in `staging`.
+    Raises the errors of the file system and of `finish`.
     """
     moved = [name for name in names if (staging / name).exists()]
     replaced, is_new = staging / "replaced", not folder.exists()
@@ -33,7 +34,7 @@ def move_files(staging: Path, folder: Path, names: Sequence[str], finish: Callab
 
 
 def _restore(replaced: Path, folder: Path, names: Sequence[str]) -> None:
-    """Put back what was replaced, and remove everything else of these names."""
+    """Put back the replaced files, and remove all other files of these names."""
     for name in names:
         if (folder / name).is_dir():
             shutil.rmtree(folder / name)

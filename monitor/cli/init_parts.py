@@ -1,4 +1,4 @@
-"""Parts of `cfmon init`: the model and its paths, the policies, the measurement. Written to a folder as a whole."""
+"""The parts of `cfmon init`: the model and its paths, the policies, the measurement. All files are written, or none."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ DAY: Final = 86_400.0
 
 @dataclass(frozen=True)
 class InitResult:
-    """What was written and measured.
+    """The written files and the measurements.
 
-    `base`: the model. `sample`: a recorded path with an alarm was written. `guards`: what a guard would do; `hold`:
-    proposed from it. `assessment`: the verdict.
+    `base`: the model. `rows`: measurements of the candidates; `best`: the chosen one; `rule`: why it was chosen.
+    `files`: names of the written files. `sample`: whether a recorded path with an alarm was written. `guards`: the
+    effect of a guard for each `hold`. `hold`: the proposed one, if any. `assessment`: the verdict on the model.
     """
 
     folder: Path
@@ -58,7 +59,7 @@ class InitResult:
 
 
 class RefusedError(Exception):
-    """The model is no better than the base rate, so that no formula is proposed. `assessment`: the numbers."""
+    """The model is no better than the base rate, so no formula is proposed. `assessment`: the numbers."""
 
     def __init__(self, assessment: Assessment) -> None:
         super().__init__("no better than the base rate")
@@ -66,7 +67,10 @@ class RefusedError(Exception):
 
 
 def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
-    """Raise ConfigError if the folder cannot be written, or has such files. `settings`: the file that was read."""
+    """Raise ConfigError if the folder cannot be written or has such files already.
+
+    `settings`: the given settings file.
+    """
     present = [folder / name for name in FILES if (folder / name).exists()]
     present = [path for path in present if settings is None or not path.samefile(settings)]
     if present and not force:
@@ -79,7 +83,7 @@ def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
 
 
 def prepared(request: InitRequest) -> InitResult:
-    """Write the folder and return what is in it. After an error it is as it was."""
+    """Write the folder and return what was written. After an error, the folder is unchanged."""
     from monitor.authoring.policy_export.original import ExportRequest as PolicyRequest  # noqa: PLC0415 - keep `cfmon --help` light
 
     given = (request.nominal, request.fallback)
@@ -87,7 +91,7 @@ def prepared(request: InitRequest) -> InitResult:
     try:
         with hidden_folder(request.folder.absolute().parent) as staging:
             result, sampled = _built(request, staging)
-            # `sampled` comes last: a recording names the configuration by a digest over its absolute paths
+            # `sampled` is called last, because a recording has a digest of the configuration's absolute paths
             names = sorted({*FILES, *(each.name for each in staging.iterdir())})
             files = move_files(staging, request.folder, names, sampled)
     except OSError as error:
@@ -152,7 +156,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
 
 
 def _assessed(request: InitRequest, base: InitBase, horizon: int) -> Assessment:
-    """Return what is known of the model before a formula is measured."""
+    """Return the assessment of the model before any formula is measured."""
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.proposal.rules import horizons  # noqa: PLC0415 - likewise
 
@@ -186,9 +190,9 @@ def _write_report(request: InitRequest, base: InitBase, found: Assessment, stagi
 def _configure(
     request: InitRequest, base: InitBase, best: Measured, staging: Path
 ) -> tuple[str, Mapping[str, RestsOn]]:
-    """Write a configuration that can be started.
+    """Write a configuration that the monitor accepts.
 
-    Return why bounds over causal models are left out, if they are, and what the values of its formula rest on.
+    Return why bounds over causal models are left out ("" if they are not), and what the values of the formula rest on.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 

@@ -1,4 +1,4 @@
-"""What `cfmon init` is asked for, as one YAML file that can be kept and run again."""
+"""The settings of `cfmon init` as one YAML file that the user can keep and use again."""
 
 from __future__ import annotations
 
@@ -35,58 +35,58 @@ PLAIN: Final = re.compile(r"[A-Za-z_][\w.\[\]]*(?: [\w.\[\]]+)*", re.ASCII)
 
 
 class InitSettings(BaseModel):
-    """What was asked for; a key that is left out has its default."""
+    """The settings of a run. A key that is left out has its default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
 
     recordings: tuple[str, ...] = ()
     """Files or folders of recorded steps."""
     simulator: str | None = None
-    """A simulator instead, as for `--simulator`."""
+    """A simulator in place of recordings, as for `--simulator`."""
     columns: dict[str, str] = {}
-    """Column -> its role, or several separated by commas, or `left out`. A list or a map may be named as a whole."""
+    """Column -> its role, several roles separated by commas, or `left out`. A list or a map may be named as a whole."""
     missing: dict[str, tuple[float | str, ...]] = {}
-    """Column -> values that stand for missing ones, as -999 may; default: those that are far outside the others."""
+    """Column -> values that stand for missing values, such as -999; default: values far outside the others."""
     time_limit: Annotated[int, Field(ge=0)] | None = None
-    """Steps after which an end cuts an episode off, and does not end it; 0: there is no such limit."""
+    """Number of steps after which an end cuts an episode off instead of terminating it; 0: there is no such limit."""
     observation: str | None = None
     """Columns of a policy's input, separated by commas."""
     timing: Literal["step", "state"] | None = None
-    """What a row's reward and end markers belong to; default: by the names of the columns."""
+    """Whether a row's reward and end markers belong to its step or to its state; default: by the columns' names."""
     unsafe: str | None = None
-    """What is unsafe, as `NAME: CONDITION`."""
+    """The label of unsafe states, as `NAME: CONDITION`."""
     label: tuple[str, ...] = ()
-    """Further labels, likewise."""
+    """Further labels, as `NAME: CONDITION`."""
     nominal: str | None = None
     """The agent's policy; default: estimated from the recordings."""
     fallback: str | None = None
-    """The fallback policy; default: the safest one of the model is suggested."""
+    """The fallback policy; default: the safest policy of the model is suggested."""
     bins: str | None = None
     """Bins of the state, for a table."""
     abstraction: str | None = None
-    """Other states of a table."""
+    """Another abstraction of the states, for a table."""
     dynamics: bool | None = None
-    """True: a world with numbers. False: a table. Default: the better of both."""
+    """True: a world with numbers. False: a table. Default: the better of the two."""
     fits: int = FITS
-    """Fits of a world to resampled episodes, for the credible band; 0: none."""
+    """Number of fits of a world to resampled episodes, for the credible band; 0: none."""
     topic: str = "agents/+/steps"
     """Topic pattern of the agent's steps."""
     steps: Annotated[int, Field(ge=1)] | None = None
-    """Steps to measure the candidate formulas on; default: until 100 unsafe events, within limits of work."""
+    """Number of steps for measuring the candidate formulas; default: until 100 unsafe events, within limits of work."""
     skip_bad: str = DEFAULT
-    """Bad rows that may be left out: a number, or a share such as `1%`."""
+    """Bad rows that may be left out: a number, or a fraction such as `1%`."""
     step_seconds: Annotated[float, Field(gt=0)] | None = None
-    """Seconds between two steps, for alarms a day; default: from the times."""
+    """Seconds between two steps, for the number of alarms in a day; default: from the recorded times."""
     seed: int = 0
-    """Of the held-out episodes, and of simulated ones."""
+    """Seed of the held-out episodes, and of simulated episodes."""
     offset: Annotated[int, Field(ge=0, le=63)] = 2
-    """The fallback takes over so many steps ago."""
+    """The formula lets the fallback take over this many steps ago."""
     for_: Annotated[int, Field(ge=1, alias="for")] = 1
-    """Bad verdicts that fire the alarm."""
+    """Number of bad verdicts that fire the alarm."""
     keep: Annotated[int, Field(ge=1)] = 2
-    """Good verdicts that resolve it."""
+    """Number of good verdicts that resolve the alarm."""
     accept_model: bool = False
-    """Go on if the model forecasts what is unsafe no better than chance."""
+    """Continue even if the model forecasts unsafe states no better than chance."""
 
     @field_validator("recordings", "label", mode="before")
     @classmethod
@@ -115,7 +115,7 @@ KEYS: Final = tuple(field.alias or name for name, field in InitSettings.model_fi
 
 
 def read_settings(path: Path) -> InitSettings:
-    """Return the settings in a YAML file. ConfigError: one line for each mistake, with file and line."""
+    """Return the settings in a YAML file. Raises ConfigError with one line for each mistake, with file and line."""
     file = read_yaml(path)
     try:
         return InitSettings.model_validate(file.content)
@@ -136,7 +136,7 @@ def _said(mistake: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
 
 
 def roles_of(text: str) -> tuple[Role, ...]:
-    """Return the roles of a column from text such as `input`, `order, state` or `left out`. ConfigError: no role."""
+    """Return the roles in a text such as `input`, `order, state` or `left out`. Raises ConfigError for another word."""
     words = [" ".join(word.lower().split()) for word in text.split(",")]
     if words in ([LEFT_OUT], ["-"]):
         return ()
@@ -150,14 +150,14 @@ def roles_of(text: str) -> tuple[Role, ...]:
 
 
 def role_text(roles: Sequence[Role]) -> str:
-    """Return the text of roles, as `roles_of` reads it."""
+    """Return roles as a text that `roles_of` reads."""
     return ", ".join(roles) or LEFT_OUT
 
 
 def settings_text(settings: InitSettings, proposal: Proposal | None, read: Sequence[str] = ()) -> str:
-    """Return the YAML file of settings.
+    """Return the settings as a YAML file.
 
-    `proposal`: the columns of recordings, with their reasons. `read`: lines on how rows are read.
+    `proposal`: the columns of recordings, with the reasons for their roles. `read`: lines on how rows are read.
     """
     lines = [HEAD]
     given = settings.model_dump(by_alias=True, exclude_defaults=True)
@@ -183,7 +183,10 @@ DEFAULTS: Final = {
 
 
 def column_lines(proposal: Proposal) -> list[str]:
-    """Return a line of YAML for each column, the ones of the state in their order, with its reason."""
+    """Return a line of YAML for each column, with the reason for its roles.
+
+    The columns of the state keep their order.
+    """
     known = {each.name: each for each in proposal.columns}
     rank = {role: place for place, role in enumerate(ROLES)}
 
@@ -191,7 +194,7 @@ def column_lines(proposal: Proposal) -> list[str]:
         roles = known[name].roles
         return rank["state"] if "state" in roles else min([len(rank), *(rank[role] for role in roles)])
 
-    names = sorted(proposal.ordered, key=place)  # stable: the order of the state is kept
+    names = sorted(proposal.ordered, key=place)  # a stable sort keeps the order of the state's columns
     lists = {name.partition("[")[0] for name in names if "[" in name}
     entries = {base: list(expanded(known, base)) for base in lists}
     lines: list[str] = []
@@ -206,7 +209,7 @@ def column_lines(proposal: Proposal) -> list[str]:
 
 
 def codes_text(codes: Sequence[float | str]) -> str:
-    """Return values that stand for missing ones, as a list in YAML."""
+    """Return the values that stand for missing values as a list in YAML."""
     shown = [json.dumps(code, ensure_ascii=False) if isinstance(code, str) else number_text(code) for code in codes]
     return f"[{', '.join(shown)}]"
 

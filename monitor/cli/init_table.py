@@ -1,4 +1,4 @@
-"""`cfmon init` with a table: learned from recordings or explored, its policies, and what is measured with it."""
+"""`cfmon init` with a table that is learned from recordings or explored: its policies and its measurement."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
 MOST_STEPS: Final = 30_000
-"""Formulas are measured on at most so many steps, unless --steps says how many."""
+"""Largest number of steps that formulas are measured on, unless --steps gives another number."""
 
 JUDGED: Final = 10_000
-"""Steps of the simulated episodes on which the forecasts of a simulator's table are judged."""
+"""Number of simulated steps on which the forecasts of a simulator's table are judged."""
 
 
 @dataclass
 class TableBase(InitBase):
     """A table.
 
-    `model`: to write. `before`: the model without the paths that it is measured on; the same states. `policies`: to
-    measure with. `nominal`: the agent's policy [S, A] in `model`.
+    `model`: the model that is written. `before`: the same states, learned without the paths that formulas are measured
+    on. `policies`: policies for the measurement. `nominal`: the agent's policy [S, A] in `model`.
     """
 
     model: MDP = field(kw_only=True)
@@ -71,7 +71,7 @@ class TableBase(InitBase):
         return self.model.named_actions
 
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
-        """Write the agent's policy; estimated: the frequency of each action in each state."""
+        """Write the agent's policy. If none is given, estimate it as the frequency of each action in each state."""
         from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
 
         if request.nominal is not None:
@@ -90,7 +90,7 @@ class TableBase(InitBase):
             self._simulate(request)
 
     def _simulate(self, request: InitRequest) -> None:
-        """Measure on episodes of the agent's policy in the model."""
+        """Simulate episodes of the agent's policy in the model, as the paths to measure on."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
         from monitor.authoring.proposal.paths import measured_paths, simulated  # noqa: PLC0415 - likewise
@@ -107,7 +107,7 @@ class TableBase(InitBase):
         self.measured_on = in_words(self.paths, every, request.steps, what)
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
-        """Write the fallback; suggested: the safest policy of the model."""
+        """Write the fallback. If none is given, suggest the safest policy of the model."""
         from monitor.authoring.proposal.policies import constant_policy, safest_policy  # noqa: PLC0415 - keep `cfmon --help` light
 
         found: AnyArray
@@ -128,7 +128,7 @@ class TableBase(InitBase):
         self.policies["fallback"] = found
 
     def _given(self, source: str, name: str, staging: Path, limit: RowLimit) -> Floats:
-        """Write a policy that the user gives; one that sees columns of the recordings is called on their rows."""
+        """Write a policy that the user gives. If it sees columns of the recordings, call it on the recorded rows."""
         given = self.given.get(name)
         if given is None or not given.sees_columns:
             return written_policy(source, name, self.model, staging, self.notes)
@@ -143,31 +143,34 @@ class TableBase(InitBase):
         return tabulated(values, self.model, ExportRequest(name), ())
 
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
-        """Return the candidates measured with the model that was learned without the paths."""
+        """Return measurements of the candidates in `before`, which was learned without the paths."""
         from monitor.authoring.proposal.measure import measured  # noqa: PLC0415 - keep `cfmon --help` light
 
         return measured(self.before, self.policies, candidates, self.paths, report)
 
     def guards(self, best: CandidateFormula) -> list[Guarded]:
-        """Return what a guard would do, exactly in the model."""
+        """Return the effect of a guard for each length of takeover, computed exactly in the model."""
         from monitor.authoring.proposal.hold import guarded  # noqa: PLC0415 - keep `cfmon --help` light
 
         return guarded(self.before, self.policies, best, self.paths)
 
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
-        """Return the states of a path as an agent sends them; for bins and clusters, numbers within them."""
+        """Return the states of a path as an agent sends them. For bins and clusters these are numbers within them."""
         final = final_state(path, self.model, self.encoder)
         states = [*path.states[:-1].tolist(), *([] if final is None else [final])]
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
 
 
 def is_constant(given: str) -> bool:
-    """Return whether a policy is given as `do(ACTION)`."""
+    """Return whether a policy has the form `do(ACTION)`."""
     return given.startswith("do(") and given.endswith(")")
 
 
 def constant_fallback(given: str | None, names: ActionNames) -> int | None:
-    """Return the action of `do(ACTION)`; None: `given` is none. Raises ConfigError."""
+    """Return the action of `do(ACTION)`, or None if `given` has another form.
+
+    Raises ConfigError if the action is unknown.
+    """
     if given is None or not is_constant(given):
         return None
     text = given[3:-1].strip()
@@ -177,7 +180,7 @@ def constant_fallback(given: str | None, names: ActionNames) -> int | None:
 
 
 def suggestion(label: str, horizon: int, by: str) -> str:
-    """Return what is said of a suggested fallback."""
+    """Return the note on a suggested fallback."""
     return (
         f"fallback: a SUGGESTION, the actions that most probably avoid {label!r} for {horizon} steps {by}; it pursues "
         "no other goal and was never tried. Replace it by a policy that you trust (--fallback)"
@@ -188,7 +191,8 @@ def suggestion(label: str, horizon: int, by: str) -> str:
 class CountedTable:
     """Counts of recordings.
 
-    `kept`: its held-out paths. `compared`: abstractions, if several were. `step_seconds`: between two rows, if known.
+    `kept`: its held-out paths. `compared`: scores of abstractions, if several were compared. `step_seconds`: seconds
+    between two rows, if known.
     """
 
     learner: Learner
@@ -198,7 +202,7 @@ class CountedTable:
 
 
 def counted(request: InitRequest, staging: Path) -> CountedTable:
-    """Count the recordings, once for the model and once without the paths that are held out."""
+    """Count the recordings: all paths for the model, and separately all paths that are not held out."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
@@ -223,7 +227,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
 
 
 def learned_table(request: InitRequest, table: CountedTable, label: str, staging: Path) -> TableBase:
-    """Write what was counted; return the model, and the one of the paths that are not held out."""
+    """Write the model of the counts. Return its base, with the model without the held-out paths in `before`."""
     from monitor.authoring.learning.abstraction_scores import CandidateAbstraction  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import paths_of  # noqa: PLC0415 - likewise
@@ -269,7 +273,7 @@ def _without_held_out(table: CountedTable) -> MDP:
 
 
 def simulated_table(request: InitRequest, staging: Path) -> TableBase:
-    """Explore the simulator; a Gymnasium environment with a table of probabilities is read as `model convert` does."""
+    """Explore the simulator. A Gymnasium environment with a table of probabilities is read as in `model convert`."""
     from monitor.model.io import load_model, save_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.label_conditions import labelled  # noqa: PLC0415 - likewise
 
@@ -299,7 +303,7 @@ def _or_none(read: Callable[[], MDP]) -> MDP | None:
     try:
         return read()
     except ModelError:
-        return None  # it has no table: exploring says what is wrong with it, if anything is
+        return None  # it has no table; if anything else is wrong, exploring reports it
 
 
 def _explored(request: InitRequest, conditions: tuple[str, ...], notes: list[str], report: Callable[..., None]) -> MDP:

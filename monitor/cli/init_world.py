@@ -1,4 +1,4 @@
-"""`cfmon init` with a world with numbers: learned from recordings, its policies, and what is measured with it."""
+"""`cfmon init` with a world with numbers that is learned from recordings: its policies and its measurement."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ if TYPE_CHECKING:
     from monitor.worlds import CheckedWorld
 
 MOST_STEPS: Final = 6_000
-"""Formulas are measured on at most so many steps, unless --steps says how many: their values are drawn."""
+"""Largest number of steps that formulas are measured on, unless --steps gives another number. Each value is sampled."""
 
 
 @dataclass
 class WorldBase(InitBase):
     """A world with numbers.
 
-    `world`: as it is written. `table`: it as a table over recorded states, on which policies are suggested and checked;
-    `inputs`: [S, i] recorded there.
-    `behaviour`: the recorded policy. `numbers`: of the states of the paths. `policies`: to measure with, manifests;
-    `tables`: what they do in the states of `table`, [S, A]. `seed`: of simulated episodes.
+    `world`: the world as it is written. `table`: the same world as a table over recorded states, on which policies are
+    suggested and checked. `inputs`: [S, i] the inputs recorded in these states.
+
+    `behaviour`: the recorded policy. `numbers`: numbers of the states of the paths. `policies`: manifests of the
+    policies for the measurement. `tables`: the same policies as tables [S, A] over the states of `table`. `seed`: seed
+    of simulated episodes.
     """
 
     world: CheckedWorld = field(kw_only=True)
@@ -65,7 +67,7 @@ class WorldBase(InitBase):
         return self.world.named_actions
 
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
-        """Write the agent's policy; estimated: fitted to the recorded actions."""
+        """Write the agent's policy. If none is given, estimate it by a fit to the recorded actions."""
         if request.nominal is None:
             found, seen = self.behaviour, "state and of the inputs" if self.world.inputs else "state"
             self.notes.append(
@@ -78,7 +80,7 @@ class WorldBase(InitBase):
             self._write_given("nominal", request, staging)
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
-        """Write the fallback; suggested: the safest policy over recorded states, fitted to their numbers."""
+        """Write the fallback. If none is given, suggest a fit to the safest policy over the recorded states."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
         from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - likewise
@@ -99,7 +101,7 @@ class WorldBase(InitBase):
             self._write(fitted, "fallback", staging)
 
     def _write_given(self, name: str, request: InitRequest, staging: Path) -> None:
-        """Write a policy that the user gives: a network as it is, a tree exactly, anything else imitated."""
+        """Write a policy that the user gives: a network unchanged, a tree exactly, any other policy as an imitation."""
         from monitor.authoring.policy_export.convert import on_first  # noqa: PLC0415 - keep `cfmon --help` light
         from monitor.cli.init_imitation import written_again  # noqa: PLC0415 - likewise
 
@@ -120,7 +122,7 @@ class WorldBase(InitBase):
         )
 
     def _views(self) -> list[MDP]:
-        """Return the table with each observation that a policy may take: states, and if there are inputs, with them."""
+        """Return the table once for each observation that a policy may take: the state and, with inputs, both."""
         from monitor.worlds import with_inputs  # noqa: PLC0415 - keep `cfmon --help` light
 
         assert self.table.observations is not None
@@ -128,7 +130,7 @@ class WorldBase(InitBase):
         return [self.table, *([dataclass_replace(self.table, observations=both)] if self.world.inputs else [])]
 
     def _fitted(self, wanted: Floats, seed: int) -> FittedPolicy:
-        """Return a policy on numbers with these probabilities of actions [S, A] in the states of the table."""
+        """Return a policy on numbers, fitted to these probabilities of actions [S, A] in the states of the table."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
         from monitor.authoring.dynamics.fitted_policy import KINDS, fitted_policy  # noqa: PLC0415 - likewise
@@ -147,7 +149,7 @@ class WorldBase(InitBase):
         self._write_original(original, policy.width, name, staging)
 
     def _write_original(self, original: Original, width: int, name: str, staging: Path) -> None:
-        """Write a policy that was converted; `width`: of what it observes."""
+        """Write a converted policy. `width`: number of values that it observes."""
         view = next(
             each for each in self._views() if each.observations is not None and each.observations.shape[1] == width
         )
@@ -155,15 +157,15 @@ class WorldBase(InitBase):
         self.tables[name] = written_policy(original, name, view, staging, [])
 
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
-        """Return the candidates measured with the world, which was learned without the paths."""
+        """Return measurements of the candidates in the world, which was learned without the paths."""
         from monitor.authoring.proposal.measure_world import measured_in_world  # noqa: PLC0415 - keep `cfmon --help` light
 
         return measured_in_world(self.world, self.policies, candidates, (self.paths, self.numbers), report)
 
     def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
-        """Return the chosen formula's figures in the monitor of the configuration, path by path.
+        """Return the chosen formula's figures as the monitor with this configuration measures them, path by path.
 
-        Bands and what other decisions would have given are left out: they change no alarm.
+        Bands and recourse are left out, because they change no alarm.
         """
         from monitor.authoring.proposal.measure_world import replayed_alone  # noqa: PLC0415 - keep `cfmon --help` light
         from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
@@ -180,14 +182,14 @@ class WorldBase(InitBase):
         )
 
     def guards(self, best: CandidateFormula) -> list[Guarded]:
-        """Return what a guard would do in episodes simulated in the world."""
+        """Return the effect of a guard for each length of takeover, in episodes simulated in the world."""
         from monitor.authoring.proposal.hold_world import guarded_in_world  # noqa: PLC0415 - keep `cfmon --help` light
 
         recorded = self.paths, self.numbers
         return guarded_in_world(self.world, self.policies, (self.table, self.tables), best, recorded, seed=self.seed)
 
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
-        """Return the states of a path, and their inputs, as an agent sends them: as they were recorded."""
+        """Return the recorded states and inputs of a path as an agent sends them."""
         messages: list[dict[str, object]] = []
         for state in path.states.tolist():
             numbers, inputs = self.numbers.sent(state)
@@ -197,21 +199,21 @@ class WorldBase(InitBase):
 
 @dataclass(frozen=True)
 class WorldProposal:
-    """A world that was learned, with the recorded behaviour. `roles`: of the columns."""
+    """A learned world with the recorded policy. `roles`: roles of the columns."""
 
     learned: LearnedWorld
     behaviour: FittedPolicy
     roles: Roles
 
     def lacking(self, label: str) -> list[str]:
-        """Return why no world of these recordings is good enough: what they do not hold of the label."""
+        """Return a sentence if the label never holds in these recordings, so that no world can be good enough."""
         world, steps = self.learned.best.world, self.learned.steps
         if world.holds(label, steps.x).any() or world.holds(label, steps.x_next).any():
             return []
         return [f"{label}: its condition holds in no recorded state; check it, or record episodes in which it does"]
 
     def outcomes(self, label: str) -> Outcomes:
-        """Return what came of the recorded steps."""
+        """Return the outcomes of the recorded steps for this label."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
         from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
@@ -221,7 +223,7 @@ class WorldProposal:
         return Outcomes.of_label(holds, np.zeros(len(steps), np.bool_), steps.path)
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
-        """Return it as a candidate in a comparison by forecasts on those of these paths that are held out."""
+        """Return the world as a candidate in a comparison of forecasts, on those of the paths that are held out."""
         from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - keep `cfmon --help` light
 
         found, world = self.learned, (self.learned.best.world, self.behaviour)
@@ -229,7 +231,7 @@ class WorldProposal:
 
 
 def proposed_world(request: InitRequest) -> WorldProposal:
-    """Learn a world and the recorded behaviour. Raises RecordingError, ModelError: the recordings do not give one."""
+    """Learn a world and the recorded policy. Raises RecordingError or ModelError if the recordings do not suffice."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.fitted_policy import fitted_policy  # noqa: PLC0415 - likewise
@@ -246,7 +248,7 @@ def proposed_world(request: InitRequest) -> WorldProposal:
 
 
 def world_base(request: InitRequest, proposal: WorldProposal, label: str, staging: Path) -> WorldBase:
-    """Write the world; return it with the paths to measure on."""
+    """Write the world, and return it with the paths to measure on."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.recorded_table import recorded_table  # noqa: PLC0415 - likewise

@@ -24,21 +24,27 @@ if TYPE_CHECKING:
     from monitor.worlds.world_policies import WorldPolicy
 
 MAX_FILE_BYTES = 64 << 20
-"""A path of a million steps takes about 10 MB."""
+"""Largest size of an input file, in bytes. A path of a million steps takes about 10 MB."""
 
 Pair = tuple[int | None, int | None]
 WorldPair = tuple[tuple[float, ...], int | None, tuple[float, ...]]
 STEP: Final = ("state", "action", "inputs")
 
 MAX_LINES = 5_000
-"""Most lines in a file of formulas; each keeps the line breaks before it, so memory is quadratic."""
+"""Largest number of lines in a file of formulas.
+
+Each formula keeps the line breaks before it, so memory is quadratic.
+"""
 
 LONGEST_SHOWN = 80
-"""Most characters of an invalid value quoted in an error message."""
+"""Largest number of characters of an invalid value in an error message."""
 
 
 def data_file(relative: str) -> Path:
-    """Return the path of a file of `config/` or `policies/`: in the repository or, once installed, in the wheel."""
+    """Return the path of a file of `config/` or `policies/`.
+
+    It is in the repository or in the installed wheel.
+    """
     package = Path(__file__).resolve().parent.parent
     in_repository = package.parent / relative
     return in_repository if in_repository.exists() else package / "_data" / relative
@@ -47,12 +53,12 @@ def data_file(relative: str) -> Path:
 def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]:
     """Return the (state, action) pairs of a file, oldest first; the last action may be null or empty.
 
-    Where states are hidden, the pairs are (observation, action), and any part may be null or empty.
+    If states are hidden, the pairs are (observation, action), and each part may be null or empty.
 
-    `.csv`: two columns, a header `state,action` allowed. Anything else: JSON, either one list of pairs or one value a
-    line; a pair is `[state, action]` or `{"state": ..., "action": ...}`. States and actions are indices or the
-    model's names. `terminated`: the episode ended in the last state, which is replaced by its copy in `MDP.ended_as`,
-    as on the stream.
+    A `.csv` file has two columns; a header `state,action` is allowed. Any other file is JSON: one list of pairs, or one
+    value on each line. A pair is `[state, action]` or `{"state": ..., "action": ...}`. States and actions are indices
+    or the model's names. `terminated`: the episode ended in the last state, so this state is replaced by its copy in
+    `MDP.ended_as`, as on the stream.
 
     Raises:
         PathError: the message names the file, the line (or the place in the list) and the reason.
@@ -72,9 +78,10 @@ def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]
 
 
 def read_world_path(file: Path, world: CheckedWorld, nominal: WorldPolicy) -> list[WorldPair]:
-    """Return the (state, action, inputs) of a file of messages, or of such lists, over a world with numbers.
+    """Return the (state, action, inputs) of each message or list in a file, in a world with numbers.
 
-    State and inputs are lists or maps, as in a message of the agent. JSON or JSON lines; errors as for `read_path`.
+    State and inputs are lists or maps, as in a message of the agent. The file has JSON or JSON lines. Errors are as for
+    `read_path`.
     """
     from monitor.stream.world_adapter import WorldAdapter  # noqa: PLC0415 - only for worlds
 
@@ -83,9 +90,9 @@ def read_world_path(file: Path, world: CheckedWorld, nominal: WorldPolicy) -> li
 
 
 def read_formulas(file: Path) -> list[str]:
-    """Return the formulas of a file: one a line; indented lines continue the one above; `//` starts a comment.
+    """Return the formulas of a file. Each line is a formula, indented lines continue it, and `//` starts a comment.
 
-    Each keeps the number of line breaks before it in the file, so that errors name the file's lines.
+    Each formula keeps the line breaks before it in the file, so that errors give the line numbers of the file.
     """
     blocks: list[tuple[int, list[str]]] = []
     written = _read(file, "formulas").splitlines()
@@ -103,9 +110,10 @@ def read_formulas(file: Path) -> list[str]:
 
 
 def read_policy(file: Path, model: MDP) -> AnyPolicy:
-    """Return the policy of a manifest, or of a `.json` file: for each state an action or a list of A probabilities.
+    """Return the policy of a manifest or of a `.json` file.
 
-    Where states are hidden, for each observation.
+    A `.json` file has for each state an action or a list of A probabilities. If states are hidden, it has them for each
+    observation.
     """
     if file.suffix.lower() != ".json":
         from monitor.evaluation.models import load_any_policy  # noqa: PLC0415 - onnxruntime only where a network is named
@@ -134,7 +142,10 @@ def _read(file: Path, what: str) -> str:
 
 
 def _rows(file: Path, *, unknown: bool = False) -> list[tuple[str, object]]:
-    """Return what a file says of each pair, with its place; `unknown`: an empty cell is what is not known."""
+    """Return the raw value of each pair in a file, with its place.
+
+    `unknown`: a row of empty cells is an unknown pair.
+    """
     text = _read(file, "path")
     rows = _csv_rows(text, file, unknown=unknown) if file.suffix.lower() == ".csv" else _json_rows(text, file)
     found = [(f"{file}, {place}", raw) for place, raw in rows]
@@ -181,7 +192,7 @@ def _json_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
             yield from ((f"pair {number}", pair) for number, pair in enumerate(document, start=1))
         case []:
             return
-        case _:  # a file of one line, which is one pair
+        case _:  # one pair, in a file of one line
             yield "line 1", document
 
 
@@ -196,7 +207,10 @@ def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
 
 
 def _parsed(text: str, where: str) -> object:
-    """Parse JSON. `json.JSONDecodeError` if invalid, PathError if too deep or with a number too long."""
+    """Parse JSON.
+
+    Raises `json.JSONDecodeError` if it is invalid, and PathError if it is too deep or a number is too long.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -234,7 +248,7 @@ def _step(raw: object, adapter: WorldAdapter, where: str) -> WorldPair:
         raise PathError(f"{where}: expected [state, action, inputs] or a message, found {_shown(raw)}")
     values: Iterator[Any] = (tuple(each) if isinstance(each := raw.get(key), list) else each for key in STEP)
     state, action, inputs = values
-    last = action is None  # whether it is, is checked with the path
+    last = action is None  # later checks of the path refuse a null elsewhere
     try:
         message = validate(Observation("path", "path", 0, state, action, truncated=last, inputs=inputs))
         found: WorldPair = adapter.read(message)
@@ -264,7 +278,7 @@ def _state(raw: object, model: MDP) -> int:
 
 
 def _encoder_of_lists(model: MDP) -> StateEncoder:
-    """Return the encoder that a list is for: the only one of the model that takes lists, or `valuation`."""
+    """Return the encoder for a list of values: the model's encoder that takes lists, or else `valuation`."""
     if model.valuations:
         return "valuation"
     return "nearest" if model.centres is not None else "bins" if model.bin_edges else "valuation"

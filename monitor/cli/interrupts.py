@@ -1,9 +1,8 @@
-"""Exit at once on Ctrl-C and SIGTERM, while no work is in progress that must be finished.
+"""Exit at once on Ctrl-C and SIGTERM, unless work is in progress that must be finished.
 
-Python's default raises an exception in the statement that runs at that moment. The exception is lost in a library's
-callback and becomes another error in the import of a compiled module, where nearly all of the start is spent. Files on
-disk are written so that the process may end at any moment; what is not complete is removed, and processes that were
-started are ended.
+By default, Python raises an exception in the statement that runs at that moment. In a library's callback this exception
+is lost. In the import of a compiled module it becomes another error, and most of the start is such imports. Files are
+written so that the process may end at any moment. Incomplete files are removed, and started processes are ended.
 """
 
 from __future__ import annotations
@@ -19,10 +18,13 @@ if TYPE_CHECKING:  # importing `typing` takes a tenth of the time before signals
     from collections.abc import Callable, Iterator
 
 INTERRUPTED = 130
-"""Exit code of a process that Ctrl-C ended, by the shell's convention."""
+"""By the shell's convention, the exit code of a process that Ctrl-C ended."""
 
 TERMINATED = 143
-"""Exit code of a process that SIGTERM ended, except `cfmon run`: SIGTERM is how it is stopped, so it exits with 0."""
+"""Exit code of a process that SIGTERM ended.
+
+`cfmon run` exits with 0 instead, because SIGTERM is the way to stop it.
+"""
 
 SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 """Clears the progress line and shows the cursor again."""
@@ -32,7 +34,7 @@ _undo: list[Callable[[], None]] = []
 
 
 def exit_immediately() -> None:
-    """Let SIGINT and SIGTERM end the process from now on; a signal ignored at start stays ignored."""
+    """Let SIGINT and SIGTERM end the process from now on. A signal that was ignored at the start stays ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _exit)
@@ -45,7 +47,7 @@ def exits_immediately(number: int) -> bool:
 
 @contextmanager
 def orderly() -> Iterator[None]:
-    """Restore Python's signal handling inside the block, so that it can stop its processes on Ctrl-C."""
+    """Restore Python's signal handling inside the block, so that the block can stop its processes on Ctrl-C."""
     before = {
         number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM) if exits_immediately(number)
     }

@@ -1,4 +1,4 @@
-"""`cfmon model learn`: from recorded steps to a model with its counts."""
+"""`cfmon model learn`: learn a model from recorded steps, and keep its counts."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def model_learn(
     Columns are guessed from their names and shown. A condition compares columns: 'death: done and reward < 0'.
 
     MODEL.learn.npz beside the model holds all counts. It is written after each file, and MODEL.learn.part.npz within a
-    large one; continue an interrupted run, or add recordings, with --append: what was counted already is skipped.
+    large one; continue an interrupted run, or add recordings, with --append: files that were already counted are
+    skipped.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -199,7 +200,7 @@ def _report(
     compared: Sequence[Scored],
     earlier: int,
 ) -> list[str]:
-    """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
+    """Judge the abstraction and write the report to `paths`. Return the reasons why it is not good enough, if any."""
     from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
     from monitor.cli.learn_report import about, charts, sections  # noqa: PLC0415 - keep `cfmon --help` light
@@ -223,7 +224,10 @@ def _report(
 
 
 def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> Assessment:
-    """Return the verdict. `whole`: on all folds; where abstractions were compared, only the first had no part in it."""
+    """Return the verdict.
+
+    `whole`: judge on all folds. A comparison of abstractions leaves only the first fold unused.
+    """
     from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - likewise
@@ -243,7 +247,7 @@ def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whol
 
 
 def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
-    """Write the model and the numbers of its states; return the model, and whether numbers of old states changed."""
+    """Write the model and the numbers of its states. Return the model, and whether numbers of old states changed."""
     from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
@@ -312,7 +316,7 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _renumbered(facts: dict[str, Any]) -> list[str]:
-    """Return a sentence if a model that has learned more has other states than before."""
+    """Return a sentence if the model has new states, or other numbers for old states, since it was learned before."""
     new = facts["states"] - facts["states before"]
     if facts["states moved"]:
         moved = "new indices have taken the numbers of ends of episodes and of 'elsewhere', which come after them now"

@@ -1,4 +1,4 @@
-"""`cfmon model learn --dynamics`: from recorded steps with numbers to a world, its graphs and its report."""
+"""`cfmon model learn --dynamics`: learn a world with numbers from recorded steps; write its graphs and its report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 FITS: Final = 16
 WRITTEN: Final = ("{0}.scale.onnx", "{0}.fits/{0}.fit*.yaml", "{0}.fits/{0}.fit*.onnx")
-"""Files of a world that a later one may lack, by the stem of its manifest."""
+"""Patterns of the files of a world, by the stem of its manifest.
+
+Another world of the same name may lack some of them.
+"""
 Fits = Annotated[
     int, typer.Option(help="fits to resampled episodes, for the credible band; 39 for a level of .95 (--dynamics)")
 ]
@@ -45,18 +48,18 @@ def learn_dynamics(
     limit: RowLimit,
     as_json: bool,
 ) -> None:
-    """Learn a world from recordings, write it, and say whether it is good enough.
+    """Learn a world from recordings, write it, and report whether it is good enough.
 
     Args:
         sources: the recordings.
-        target: the manifest; its graphs and recorded inputs go beside it.
+        target: path of the manifest; graphs and recorded inputs are written beside it.
         given: the fields of `Roles` that the user has set.
         labels: `NAME: CONDITION` on features.
         inputs: the columns that the agent does not influence, `NAME,NAME`.
-        seed: of the episodes held out, and of the fits.
+        seed: seed of the held-out episodes and of the fits.
         fits: number of fits to resampled episodes, for the credible band.
-        reports: where to write the report.
-        limit: how many rows may be left out.
+        reports: paths of the report.
+        limit: number of rows that may be left out.
         as_json: print one JSON document.
     """
     from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - keep `cfmon --help` light
@@ -96,7 +99,7 @@ def learn_dynamics(
 
 
 def checked_fits(fits: int) -> int:
-    """Return the number of fits. ModelError if it gives no band, or too many."""
+    """Return the number of fits. Raises ModelError if it is too small for a band, or too large."""
     from monitor.worlds.world_manifest import MOST_FITS  # noqa: PLC0415 - keep `cfmon --help` light
 
     if fits and not 2 <= fits <= MOST_FITS:
@@ -106,9 +109,11 @@ def checked_fits(fits: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class LearnedWorld:
-    """A world that was learned. `scored`: the worlds compared, by `parts` of the steps. `judgement`: of the best.
+    """A learned world.
 
-    `left_out`: rows that it was not learned from. `notes`: on what was read, in sentences.
+    `parts`: parts of the steps, for fitting, choosing and checking. `best`: the chosen world. `scored`: scores of the
+    compared worlds. `judgement`: judgement of `best`. `left_out`: rows that were not used. `notes`: sentences on the
+    reading of rows.
     """
 
     steps: RecordedSteps
@@ -131,10 +136,11 @@ def learned_world(
     limit: RowLimit,
     as_tables: bool = False,
 ) -> LearnedWorld:
-    """Return the world of recordings; `stem`: of its files, `roles`: of `world_roles`, `limit`: of rows left out.
+    """Return the world that is learned from recordings.
 
-    `as_tables`: check it on the paths that are held out from a table learned from the same recordings.
-    Raises RecordingError, ModelError.
+    `stem`: stem of the names of its files. `roles`: result of `world_roles`. `limit`: number of rows that may be left
+    out. `as_tables`: check the world on the same held-out paths as a table that is learned from these recordings.
+    Raises RecordingError or ModelError.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -159,7 +165,10 @@ def learned_world(
 
 
 def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
-    """Return the roles of columns, without what a world does not learn. `inputs`: None: those of messages."""
+    """Return the roles of columns, without rewards and observations.
+
+    `inputs`: None: the columns of messages for inputs.
+    """
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
     roles = guessed(source.names(), {**given, "inputs": inputs}, str(source.path), source.left_out)
@@ -167,7 +176,7 @@ def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str,
 
 
 def role_lines(roles: Roles) -> list[str]:
-    """Return a sentence for each role, as shown before learning."""
+    """Return the lines on the roles that are shown before learning."""
     none = [] if roles.inputs else [f"{'inputs':<12}none: the agent influences all columns of the state"]
     return [*(line for line in roles.lines() if not line.startswith("reward")), *none]
 
@@ -194,7 +203,10 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
 
 
 def write_world(world: Candidate, target: Path) -> None:
-    """Write a manifest and its graphs, remove those that an earlier one had more, and load them. Raises ModelError."""
+    """Write a manifest and its graphs, remove further files of an earlier world, and load the world.
+
+    Raises ModelError.
+    """
     from monitor.worlds import load_world  # noqa: PLC0415 - keep `cfmon --help` light
 
     folder, files = target.parent, {**world.files, target.name: world.text.encode()}

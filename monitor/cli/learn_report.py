@@ -46,7 +46,7 @@ COMPARED: Final = (
 
 
 def sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
-    """Return heading, explanation and table of each section of the report on a model."""
+    """Return the heading, the explanation and the table of each section of the report on a model."""
     cover = report.coverage
     visits: list[Row] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
     covered = COVERED.format(seen=cover.seen, pairs=cover.pairs, thin=cover.thin, unseen=cover.unseen)
@@ -85,7 +85,7 @@ def charts(report: ModelReport) -> dict[str, str]:
 
 
 def about(report: ModelReport) -> str:
-    """Return what the model was checked on, in sentences."""
+    """Return sentences on the steps on which the model was checked."""
     limit = " Histories beyond a limit of two million kinds were not counted." if report.full else ""
     part = (
         f" This covers only what was counted in this run. The model has {report.earlier:,} further transitions, "

@@ -32,7 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on
 
 @model_app.command("info")
 def model_info(model: Source, *, as_json: AsJson = False) -> None:
-    """Show a model: sizes, rows, labels, optional data and sha256; of a world with numbers what it declares."""
+    """Show a model: sizes, rows, labels, optional data and sha256; for a world with numbers, its declarations."""
     from monitor.evaluation.models import load_any_model, sha256_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model import MDP  # noqa: PLC0415 - likewise
 
@@ -72,13 +72,13 @@ def model_convert(
         float | None, typer.Option(metavar="GIB", help="memory for Storm, and then for its model; default 4")
     ] = None,
 ) -> None:
-    """Convert a model from any supported source; the suffix of TARGET says to what.
+    """Convert a model from any supported source; the suffix of TARGET gives the new format.
 
     The condition of a --label compares state, name, value[n] and feature[n] with numbers, texts and lists; join
     comparisons with and, or, not.
 
     A Gymnasium environment is simulated and compared with its transition table; a mismatch is a warning, with exit 0.
-    What TARGET cannot hold is listed likewise.
+    Data that TARGET cannot hold are also listed as warnings.
     """
     from monitor.cli.storm import Limits, built_by_storm, is_program  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - likewise
@@ -130,7 +130,7 @@ def policy_init(
     ] = None,
     stochastic: Annotated[bool, typer.Option("--stochastic", help="the agent samples its actions")] = False,
 ) -> None:
-    """Write FILE.yaml, the manifest of a network; print what was assumed."""
+    """Write FILE.yaml, the manifest of a network; print the assumptions."""
     from monitor.evaluation.models import draft_any_manifest, load_any_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
     from monitor.policy.onnx_policy import read_onnx  # noqa: PLC0415 - likewise
@@ -234,7 +234,7 @@ def _range(feature: Feature) -> str:
 
 
 def _copies(mdp: MDP) -> int:
-    """Return how many states have an absorbing copy for episodes that terminate there."""
+    """Return the number of states that have an absorbing copy, for episodes that terminate in them."""
     return 0 if mdp.ended_as is None else sum(mdp.ended(state) != state for state in range(mdp.states))
 
 

@@ -1,4 +1,4 @@
-"""The verdict of `cfmon init`, `cfmon model learn --report` and `cfmon report`: in words and numbers, and as a page."""
+"""The verdict of `cfmon init`, `cfmon model learn --report` and `cfmon report`, in words and numbers, and as a page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PAST: Final = (
 
 
 def verdict(found: Assessment) -> list[str]:
-    """Return the verdict, then what else counts against the model, in sentences."""
+    """Return the verdict in sentences, followed by further problems of the model."""
     main = found.main
     word = _refusal(main) if found.refused else "Good enough." if found.good else "NOT good enough."
     if main is None and found.good:
@@ -54,7 +54,7 @@ def verdict(found: Assessment) -> list[str]:
 
 
 def say_verdict(name: str, found: Assessment) -> None:
-    """Print the verdict behind its name, and what else counts against the model below it."""
+    """Print the name with the verdict, and below it further problems of the model."""
     first, *more = verdict(found)
     say(f"{printable(name)}: {printable(first)}")
     for line in more:
@@ -67,9 +67,9 @@ def page_of(
     about: str,
     more: tuple[Sequence[Section], Mapping[str, str]] = ((), {}),
 ) -> Page:
-    """Return the page of verdicts, each with its name, followed by more sections and charts.
+    """Return the page of verdicts with their names, followed by more sections and charts.
 
-    A single name is left out.
+    If there is a single verdict, its name is left out.
     """
     lines: list[str] = []
     problems: list[str] = []
@@ -114,7 +114,7 @@ def _sections(found: Assessment) -> list[Section]:
 
 
 def _refusal(one: ForecastSkill | None) -> str:
-    """Return that no formula is proposed, in the first words of the verdict."""
+    """Return the first words of a verdict that proposes no formula."""
     from monitor.authoring.learning.forecast_skill import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     only_ends = one is not None and one.log_gain.low > WORTH
@@ -186,7 +186,7 @@ def _with(found: Estimate, scale: float = 1.0, *, percent: bool = False) -> str:
 
 
 def _short(number: float) -> str:
-    """Return a number with two digits, or all digits before the point."""
+    """Return a number with two digits, or with all digits before the decimal point."""
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
@@ -223,7 +223,10 @@ def _past_row(one: Gain) -> Row:
 
 
 def _reliability(one: ForecastSkill) -> str:
-    """Return a reliability diagram: frequency by forecast, with its interval; on the diagonal forecasts are right."""
+    """Return a reliability diagram: the frequency for each forecast, with its interval.
+
+    Its diagonal is a perfect match.
+    """
     from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, RULE, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     title = f"{one.label} within {one.horizon}"
@@ -245,7 +248,7 @@ def _reliability(one: ForecastSkill) -> str:
 
 
 def _lead_chart(rates: AlarmRates) -> str:
-    """Return how many events came so many steps after their alarm."""
+    """Return the chart of the number of events for each number of steps since the alarm."""
     from monitor.picture.svg import ALTERNATIVE, FAINT, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     leads = rates.measured.leads

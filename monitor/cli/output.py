@@ -1,4 +1,4 @@
-"""Output common to all commands: exit codes, the JSON document of `--json`, and progress on stderr."""
+"""Output of all commands: exit codes, the JSON document of `--json`, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 SIGNALLED: Final = 128
-"""Exit code of a process that a signal ended, less the signal's number, by the shell's convention."""
+"""By the shell's convention, the exit code of a process that a signal ended is this number plus the signal's number."""
 
 BAR_EVERY: Final = 0.1
 """Seconds between two updates of a progress bar."""
 
 
 class ExitCode(IntEnum):
-    """Exit codes of commands; `monitor.cli.main` sets the other two, 2 and 70."""
+    """Exit codes of commands. `monitor.cli.main` sets two further codes, 2 and 70."""
 
     FINE = 0
     NO = 1
@@ -51,7 +51,7 @@ def say(line: str = "") -> None:
 
 
 def printable(text: str) -> str:
-    """Return `text` with `?` for every control character: untrusted text must not control the terminal."""
+    """Return `text` with `?` for every control character, because untrusted text must not control the terminal."""
     return "".join(character if character.isprintable() or character == "\t" else "?" for character in text)
 
 
@@ -64,7 +64,10 @@ class Bar(Protocol):
     """Progress of one piece of work."""
 
     def at(self, done: float, what: str | None = None) -> None:
-        """Report how much of `total` is done, and what comes next. Cheap enough to call for every event."""
+        """Report how much of `total` is done, and the name of the next part.
+
+        It is cheap enough to call for every event.
+        """
 
 
 class _NoBar:
@@ -75,7 +78,7 @@ class _NoBar:
 
 
 class _Drawn:
-    """Progress bar on a terminal; `still`: drawn only when `at` is called."""
+    """Progress bar on a terminal. `still`: redraw it only when `at` is called."""
 
     def __init__(self, shown: Progress, task: TaskID, *, still: bool) -> None:
         self._shown = shown
@@ -98,7 +101,10 @@ _command: ContextVar[str] = ContextVar("command", default="")
 
 @contextmanager
 def stages(command: str) -> Iterator[None]:
-    """Let `progress` write a line for each task where stderr is no terminal; `command`: what the lines begin with."""
+    """Let `progress` write a line for each task if stderr is not a terminal.
+
+    `command`: the first word of these lines.
+    """
     token = _command.set(command)
     try:
         yield
@@ -108,10 +114,10 @@ def stages(command: str) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, total: float | None = None, *, still: bool = False) -> Iterator[Bar]:
-    """Show a task and its progress on stderr if that is a terminal; remove it at the end. Else see `stages`.
+    """Show a task and its progress on stderr if that is a terminal, and remove both at the end. Otherwise see `stages`.
 
-    `total`: the value of `Bar.at` at the end; None: unknown, shown as a spinner. `still`: no animation, for
-    commands that measure time.
+    `total`: the value of `Bar.at` at the end; None: unknown, shown as a spinner. `still`: no animation, for commands
+    that measure time.
     """
     if not on_terminal(sys.stderr):
         if _command.get():
@@ -138,7 +144,7 @@ def progress(what: str, total: float | None = None, *, still: bool = False) -> I
         try:
             shown.start()
             yield _Drawn(shown, task, still=still)
-        finally:  # also if a signal comes while it starts
+        finally:  # also if a signal arrives while the bar starts
             shown.stop()
 
 
@@ -149,7 +155,7 @@ def on_terminal(stream: TextIO) -> bool:
 
 @contextmanager
 def warned() -> Iterator[list[str]]:
-    """Collect the warnings about a model that is read in the block; print each to stderr at the end."""
+    """Collect the warnings about a model that is read in the block, and print each to stderr at the end."""
     problems: list[str] = []
     with warnings.catch_warnings(record=True) as noticed:
         warnings.simplefilter("always", ModelWarning)
@@ -162,7 +168,7 @@ def warned() -> Iterator[list[str]]:
 def show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
 ) -> None:
-    """Write a warning to stderr, one about a model without code position. Replaces `warnings.showwarning`."""
+    """Write a warning to stderr; a warning about a model has no code position. Replaces `warnings.showwarning`."""
     if issubclass(category, ModelWarning):
         sys.stderr.write(f"cfmon: warning: {message}\n")
     else:

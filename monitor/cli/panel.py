@@ -1,6 +1,6 @@
 """Live table on a terminal, below the log, for `cfmon run` and `cfmon demo`.
 
-A thread of its own draws it, and no other thread waits for it: a terminal that blocks (Ctrl-S, a dead connection)
+A separate thread draws the table, and no other thread waits for it. A terminal that blocks (Ctrl-S, a dead connection)
 blocks only this thread. Log lines wait in a bounded queue, and the monitor continues.
 """
 
@@ -28,16 +28,16 @@ REDRAW_EVERY: Final = 1.0
 """Seconds between two redraws."""
 
 MAX_WAITING: Final = 1000
-"""Pieces of log that may wait for the terminal; further ones are counted and dropped."""
+"""Largest number of log pieces that wait for the terminal. Further pieces are dropped and counted."""
 
 KEPT: Final = 100
-"""Log lines kept to be written again when the terminal's size changes."""
+"""Number of log lines that are kept, to be written again when the terminal's size changes."""
 
 FINISH_WITHIN: Final = 2.0
-"""Seconds the terminal has at the end to take the remaining output."""
+"""Seconds that the terminal has at the end for the remaining output."""
 
 Draw = Callable[[bool], RenderableType]
-"""Returns the table; called with True for the last one, which stays on the screen."""
+"""Returns the table. It is called with True for the last table, which stays on the screen."""
 
 
 class Panel:
@@ -53,12 +53,15 @@ class Panel:
         self._thread = threading.Thread(target=self._work, name="panel", daemon=True)
 
     def follow(self, draw: Draw) -> None:
-        """Show the result of `draw` from now on, redrawn every `REDRAW_EVERY`; it is called on the panel's thread."""
+        """From now on, show the result of `draw`, every `REDRAW_EVERY` seconds.
+
+        `draw` is called on the panel's thread.
+        """
         self._draw_what = draw
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show while the block lasts; then leave the last table and restore the cursor."""
+        """Show the table during the block. Afterwards leave the last table on the screen and restore the cursor."""
         redirected = contextlib.redirect_stderr(self._log) if sys.stderr.isatty() else contextlib.nullcontext()
         self._thread.start()
         try:
@@ -74,7 +77,7 @@ class Panel:
     # ---- the thread ----
 
     def _work(self) -> None:
-        # A separate file object: at exit the interpreter would wait for a write to stdout that blocks.
+        # A separate file object, because at exit the interpreter would wait for a blocked write to stdout.
         with (
             contextlib.suppress(OSError),
             os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as terminal,
@@ -130,7 +133,7 @@ class _Log(io.TextIOBase):
 
 
 class _Screen:
-    """Terminal with log lines and below them the table, redrawn every `REDRAW_EVERY`."""
+    """Terminal with log lines and, below them, the table, which is redrawn every `REDRAW_EVERY` seconds."""
 
     def __init__(self, console: Console, log: _Log, draw: Callable[[], RenderableType]) -> None:
         self._console = console
@@ -163,7 +166,7 @@ class _Screen:
         return live
 
     def _restart(self, live: Live) -> Live:
-        """Clear the screen and write the last log lines again: a new size has moved the old lines."""
+        """Clear the screen and write the last log lines again, because a new terminal size has moved the old lines."""
         live.stop()
         self._console.clear()
         self._print(list(self._kept)[-self._console.height :])

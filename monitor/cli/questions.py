@@ -29,7 +29,7 @@ BANDS = BandSettings()
 
 
 class Engine(StrEnum):
-    """Evaluator: one of `monitor.types.Engine`, or the second, slower evaluator."""
+    """Evaluator: one of `monitor.types.Engine`, or the second, slower evaluator `referee`."""
 
     auto = "auto"
     exact = "exact"
@@ -52,7 +52,7 @@ class UnchangedName(StrEnum):
 
 
 class CausalModelName(StrEnum):
-    """Class of causal models that a verdict is bounded over."""
+    """Class of causal models for the bounds of a verdict."""
 
     gumbel = "gumbel"
     any = "any"
@@ -133,7 +133,8 @@ def check(
 ) -> None:
     """Evaluate formulas on a recorded path.
 
-    Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
+    Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. The worst formula decides the
+    code.
     """
     from monitor.cli.explained import explanation_data  # noqa: PLC0415 - likewise
     from monitor.cli.input_files import read_formulas  # noqa: PLC0415 - likewise
@@ -148,7 +149,7 @@ def check(
     if explain and engine in (Engine.sampled, Engine.referee):
         raise ConfigError(f"cfmon check: only the exact engine explains decisions; leave out --engine {engine.value}")
     with progress("reading the model and the policies"):
-        loaded: Any = load_any_model(model)  # a table where there is a report
+        loaded: Any = load_any_model(model)  # `explain` and `visits` need a table
         if not isinstance(loaded, MDP) and (explain or visits is not None or engine is Engine.referee):
             raise ConfigError(f"cfmon check: {loaded} is no table; leave out --explain, --visits and --engine referee")
         models = {
@@ -217,7 +218,7 @@ def _needed(text: str, width: float, arguments: Mapping[str, Any], delta: float)
 
 
 def _judged(texts: list[str], arguments: dict[str, Any], each: Callable[[int], None]) -> list[Verdict]:
-    """Return the referee's verdict on each formula; `arguments`: the other arguments of `judge`."""
+    """Return the referee's verdict on each formula. `arguments`: the other arguments of `judge`."""
     from monitor.referee import judge  # noqa: PLC0415 - only `--engine referee` needs it
 
     verdicts: list[Verdict] = []
@@ -247,7 +248,7 @@ def _named(option: str, argument: str) -> tuple[str, str]:
 def _read(
     model: AnyModel, policies: Mapping[str, str], nominal: str, path: Path, *, terminated: bool
 ) -> tuple[dict[str, Any], Sequence[Any], Sequence[tuple[object, int | None]]]:
-    """Return policies with `nominal`, the path as the engine takes it, and its states as they are shown."""
+    """Return the policies, with `nominal`, the path in the engine's form, and its states and actions for printing."""
     from monitor.cli.input_files import read_path, read_policy, read_world_path  # noqa: PLC0415 - likewise
     from monitor.evaluation.models import load_any_policy  # noqa: PLC0415 - likewise
     from monitor.model import MDP  # noqa: PLC0415 - likewise
@@ -270,7 +271,7 @@ def _read(
 
 
 def _named_path(pairs: Sequence[tuple[int | None, int | None]], model: MDP) -> list[tuple[object, int | None]]:
-    """Return a path with names of observations, where states are hidden and there are names."""
+    """Return a path with names of observations, if states are hidden and the model has such names."""
     shown = model.emissions
     if shown is None:
         return [*pairs]

@@ -1,6 +1,6 @@
 """Recordings named on a command line: the options of their columns, and reading them into a learner.
 
-Shared by `cfmon model learn` and `cfmon init`.
+`cfmon model learn` and `cfmon init` share this module.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ __all__ = [
 ]
 
 SHOWN: Final = 10
-"""Columns left out that are shown."""
+"""Number of left-out columns that are shown."""
 
 SPARSE: Final = 10
-"""So many times as many indices as occur are too many."""
+"""Indices are sparse if there are at least this many times as many indices as occur."""
 
 KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10
-"""The counts within a file are kept after so many rows, and so many more for each transition that has to be written."""
+"""Counts within a file are saved after `KEEP` rows, plus `KEEP_EACH` rows for each transition that must be written."""
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".mcap")
 
@@ -82,7 +82,7 @@ ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bin
 
 
 class TimingName(StrEnum):
-    """What a row's reward and end markers belong to: `monitor.authoring.learning.columns.Timing`."""
+    """The owner of a row's reward and end markers: `monitor.authoring.learning.columns.Timing`."""
 
     step = "step"
     state = "state"
@@ -137,10 +137,10 @@ Bins = Annotated[
 
 
 def recorded_files(given: Iterable[Path]) -> list[Path]:
-    """Return the files named, those in folders included, each once; RecordingError for a folder without any.
+    """Return each named file once, with the files inside folders.
 
-    A Minari dataset and a recording as Parquet are folders that count as one file. Of a LeRobot dataset the files in
-    `data` are taken, and not those in `meta`.
+    Raises RecordingError for a folder without such files. A Minari dataset and a recording as Parquet are folders that
+    count as one file. In a LeRobot dataset, the files in `data` are used, and the files in `meta` are not.
     """
     from monitor.authoring.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.row_files import row_suffix  # noqa: PLC0415 - likewise
@@ -163,9 +163,9 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
 
 
 def open_recording(path: Path, topic: str, missing: Missing | None = None) -> RowFile:
-    """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file.
+    """Return the rows of a table, or of a recording's steps on `topic`. Raises RecordingError if there is no such file.
 
-    `missing`: column -> values that stand for missing ones.
+    `missing`: column -> values that stand for missing values.
     """
     from monitor.authoring.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.recorded_rows import RecordedRows  # noqa: PLC0415 - likewise
@@ -186,14 +186,17 @@ def open_recording(path: Path, topic: str, missing: Missing | None = None) -> Ro
 
 
 def with_function(source: RowFile, function: str) -> RowFile:
-    """Return the source with the state that `function`, FILE.py:NAME, computes; the source itself if it is empty."""
+    """Return the source with the state that `function`, FILE.py:NAME, computes. An empty `function` changes nothing."""
     from monitor.authoring.learning.state_functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light
 
     return Computed(source, *state_function(function)) if function else source
 
 
 def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> ObservedRows:
-    """Return recorded rows with their states in the model of a learner; without those of states that it lacks."""
+    """Return recorded rows with their states in the model of a learner.
+
+    Rows whose state the model lacks are left out.
+    """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
@@ -216,7 +219,7 @@ def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> Observe
 def new_learner(
     sources: Sequence[RowFile], target: Path, given: dict[str, Any], said: dict[str, Any], seed: int
 ) -> tuple[Learner, list[Scored]]:
-    """Return a learner for new files: columns guessed from the first one, and bins computed from all.
+    """Return a learner for new files. Columns are guessed from the first file, and bins are computed from all files.
 
     Also returns the scores of abstractions, if several were compared.
     """
@@ -262,18 +265,18 @@ def read_into(
     after: FileRows | None,
     keep: Callable[[FilePosition], None] | None = None,
 ) -> bool:
-    """Count a source; return whether its episodes go on in the next one.
+    """Count a source. Return whether its episodes continue in the next source.
 
     Args:
-        learner: takes the rows.
-        rows: those of the source.
+        learner: counts the rows.
+        rows: rows of the source.
         bar: shows the progress.
-        before: bytes read before the source.
-        holdout: takes the steps too.
-        after: those of the next source, which may continue the episodes of this one.
-        keep: called with a place between two batches, now and then.
+        before: number of bytes read before the source.
+        holdout: also gets the steps.
+        after: rows of the next source, which may continue the episodes of this one.
+        keep: called now and then between two batches, with the position in the file.
 
-    Raises RecordingError: a column is missing, or there is no row.
+    Raises RecordingError if a column is missing or there is no row.
     """
     from monitor.authoring.learning.row_files import FilePosition, goes_on  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -303,12 +306,12 @@ def read_into(
 
 
 def _is_optional(name: str, learner: Learner) -> bool:
-    """Return whether a recording may lack the column: an agent may send neither rewards nor actions."""
+    """Return whether a recording may lack the column, because an agent may send neither rewards nor actions."""
     return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
 
 
 def notes_on_rows(learner: Learner) -> list[str]:
-    """Return what rows that were read did not give, in sentences."""
+    """Return sentences on missing or incomplete data in the rows that were read."""
     tally, order = learner.tally, learner.roles.order
     notes = [*_note_on_indices(learner)]
     notes += notes_on_reading(learner.left_out, tally.gaps, learner.step, learner.joined, order)
@@ -329,7 +332,7 @@ def notes_on_rows(learner: Learner) -> list[str]:
 
 
 def _note_on_indices(learner: Learner) -> list[str]:
-    """Return that most states never occur, as of codes such as 200 and 404, in a sentence; or nothing."""
+    """Return a sentence if most indices never occur as states, for example with codes such as 200 and 404."""
     from monitor.authoring.learning.state_codes import is_end  # noqa: PLC0415 - keep `cfmon --help` light
 
     states, codes = learner.states, learner.tally.visited.keys
@@ -343,9 +346,9 @@ def _note_on_indices(learner: Learner) -> list[str]:
 
 
 def notes_on_reading(left_out: LeftOut, gaps: int, step: float | None, joined: int, order: str | None) -> list[str]:
-    """Return which rows were left out or are missing, and which files were joined, in sentences.
+    """Return sentences on rows that were left out or are missing, and on files that were joined.
 
-    `step`: the usual one, if times order the rows. `order`: the column.
+    `step`: the usual time between two rows, if times order the rows. `order`: the column of the order.
     """
     notes = [left_out.listing()] if left_out.bad else []
     if gaps and step is None:
@@ -364,9 +367,9 @@ def notes_on_reading(left_out: LeftOut, gaps: int, step: float | None, joined: i
 
 
 def notes_on_bins(learner: Learner, bins: str | None) -> list[str]:
-    """Return which edges of bins are there for the conditions of labels, in a sentence; nothing without such edges.
+    """Return a sentence on the edges of bins that were added for the conditions of labels, if there are any.
 
-    `bins`: as the user gave them; columns whose edges are in it are not named.
+    `bins`: the user's option. Columns whose edges the option gives are not named.
     """
     from monitor.authoring.learning.bins import parsed_bins  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - keep `cfmon --help` light
@@ -385,12 +388,12 @@ def notes_on_bins(learner: Learner, bins: str | None) -> list[str]:
 
 
 def many(count: int, what: str) -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun in singular or plural."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def show_roles(lines: Iterable[str], sources: Sequence[RowFile], compared: Sequence[Scored] = ()) -> None:
-    """Print `lines` on the columns in use, the columns left out, and the abstractions that were compared."""
+    """Print `lines` on the columns in use, the columns that are left out, and the abstractions that were compared."""
     say(f"{sources[0].path}{'' if len(sources) == 1 else f' and {len(sources) - 1} more'}: columns")
     for line in lines:
         say(f"  {printable(line)}")

@@ -1,4 +1,4 @@
-"""`cfmon recording`: recordings in other forms."""
+"""`cfmon recording`: convert recordings to other forms."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def convert(
 ) -> None:
     """Convert a recording to Parquet, or back; or a table of steps to a recording.
 
-    A folder of Parquet files is divided by date and by agent: `cfmon audit` reads it. SOURCE stays as it is.
+    A folder of Parquet files is divided by date and by agent, so that `cfmon audit` can read it. SOURCE is not changed.
     """
     given = {
         "state": state, "action": action, "inputs": inputs, "episode": episode, "order": order, "reward": reward,
@@ -88,7 +88,7 @@ def convert(
 def _opened(
     path: Path, *, topic: str, given: dict[str, str | None], agent: str, interval: float, bar: Bar
 ) -> tuple[Header, str, Iterable[Event]]:
-    """Return a header for what is in a file, the topic of its steps, and its events."""
+    """Return a header for the content of a file, the topic of its steps, and its events."""
     from monitor._version import __version__  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.columns import are_messages, guessed  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.recorded_tables import TableEvents  # noqa: PLC0415 - likewise
@@ -103,7 +103,7 @@ def _opened(
         return recorded.header, pattern, _recorded(recorded, bar)
     table = open_table(path, topic)
     roles = guessed(table.names(), given, str(path), table.left_out)
-    pattern = topic if "+" in topic else STEPS  # of an MCAP file it may be any topic
+    pattern = topic if "+" in topic else STEPS  # an MCAP file may have any topic
     events = TableEvents(table, roles, pattern, agent, interval, sent=are_messages(table.names()))
     return Header("converted", "", "", __version__), pattern, _reported(events, lambda: table.position, bar)
 
@@ -120,7 +120,7 @@ def _reported(events: Iterable[Event], position: Callable[[], int], bar: Bar) ->
 
 
 def _write(target: Path, header: Header, pattern: str, events: Iterable[Event]) -> int:
-    """Write a recording as a whole, or nothing; return the number of events."""
+    """Write a complete recording, or nothing after an error. Return the number of events."""
     from monitor.sidecar.recordings import new_recorder  # noqa: PLC0415 - keep `cfmon --help` light
 
     if target.exists():

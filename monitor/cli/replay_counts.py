@@ -1,4 +1,4 @@
-"""Counts of `cfmon replay`: messages that were read, accepted and rejected, with verdicts and alarms."""
+"""Counts of `cfmon replay`: messages that were read, accepted and rejected, verdicts and alarms."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ class ReplayCounts:
     """Counts of a replay.
 
     Attributes:
-        read: messages. results: of them. reasons: of those that were rejected; examples: the first of each, in words.
-        verdicts: on all formulas. alarms: their ids.
+        read: number of messages.
+        results: result -> number of messages.
+        reasons: reason -> number of rejected messages.
+        examples: reason -> description of the first rejected message.
+        verdicts: number of verdicts on all formulas.
+        alarms: ids of the alarms.
     """
 
     read: int = 0

@@ -1,4 +1,4 @@
-"""Page of a report of `cfmon model learn --report`: Markdown, or HTML with charts that loads nothing."""
+"""Page of a report of `cfmon model learn --report`, as Markdown, or as HTML with charts. The HTML loads nothing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Section = tuple[str, str, Row, list[Row]]
 class Page:
     """A report.
 
-    `verdict`: the first sentence, and why it is bad. `about`: what was checked. `charts`: heading of a section -> SVG.
-    `bad`: the verdict is, also without a reason.
+    `verdict`: the first sentence, and reasons if it is bad. `about`: the data of the checks. `charts`: heading of a
+    section -> SVG. `bad`: mark the verdict as bad even if it has no reasons.
     """
 
     title: str
@@ -41,14 +41,14 @@ class Page:
 
 
 def check_reports(paths: Sequence[Path]) -> None:
-    """Raise ModelError if the name of a report has another ending."""
+    """Raise ModelError unless the name of each report ends with .html or .md."""
     for path in paths:
         if path.suffix not in (".html", ".md"):
             raise ModelError(f"{path}: the name ends with .html or .md, as a report is a page")
 
 
 def write_page(page: Page, paths: Sequence[Path]) -> None:
-    """Write the page to each path, by its ending. Raises ModelError: it cannot be written."""
+    """Write the page to each path, in the format of its ending. Raises ModelError if a file cannot be written."""
     for path in paths:
         try:
             write_file(path, (_html if path.suffix == ".html" else _markdown)(page).encode())

@@ -1,4 +1,4 @@
-"""`cfmon report`: how good are the forecasts and the alarms of a configuration, on what was recorded with it?"""
+"""`cfmon report`: how good are the forecasts and alarms of a configuration on the recordings made with it?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
-    """Judge a running configuration by its recordings: forecasts beside what came, alarms and how early they were.
+    """Judge a running configuration by its recordings: forecasts beside outcomes, alarms and how early they were.
 
     Replay the steps through the configuration's formulas. Exit code: 0; 1 if the forecasts of a formula are no better
     than the base rate.
@@ -73,7 +73,7 @@ def report(
 
 
 def _reader(loaded: Loaded) -> Any:  # noqa: ANN401 - a method of an adapter, whose states differ
-    """Return what maps an observation to the model's own state."""
+    """Return a function that maps an observation to the model's own state."""
     from monitor.model.mdp import MDP  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.stream.model_adapter import ModelAdapter  # noqa: PLC0415 - likewise
     from monitor.stream.world_adapter import WorldAdapter  # noqa: PLC0415 - likewise
@@ -88,7 +88,7 @@ def _reader(loaded: Loaded) -> Any:  # noqa: ANN401 - a method of an adapter, wh
 
 
 def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Instant]]:
-    """Yield the steps of a recording. RecordingError: it is none."""
+    """Yield the steps of a recording. Raises RecordingError if the file is not a recording."""
     from monitor.sidecar.events import Message  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.recordings import open_recording  # noqa: PLC0415 - likewise
     from monitor.stream.decode import agent_of, decode  # noqa: PLC0415 - likewise
@@ -100,7 +100,7 @@ def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Ins
                 try:
                     step = decode(agent_of(event.topic, loaded.topics.steps), event.payload, limit)
                 except InputError:
-                    continue  # another topic, or no step: the monitor counts these
+                    continue  # another topic, or not a step; the monitor counts these
                 yield step, event.now
             bar.at(events.position)
 
@@ -108,7 +108,7 @@ def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Ins
 def _assessed(
     spec: FormulaSpec, event: Event | None, replay: Replay, loaded: Loaded, bases: Mapping[str, RestsOn]
 ) -> Assessment:
-    """Return the verdict on a formula. `bases`: what its values rest on."""
+    """Return the verdict on a formula. `bases`: what the formula's values rest on."""
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
 
     if event is None:
@@ -126,7 +126,7 @@ def _assessed(
 
 
 def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> Bools:
-    """Return in which states the condition of an event holds, [n]."""
+    """Return for each state whether the condition of an event holds in it, [n]."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.proposal.replayed import holds  # noqa: PLC0415 - likewise

@@ -1,8 +1,8 @@
-"""Models in the PRISM language and JANI: built by Storm in another process, and read as UMB.
+"""Models in the PRISM language and JANI, which Storm builds in another process. The result is read as UMB.
 
-stormpy is GPL. It is neither a dependency nor imported here: a separate program, `converters/storm_to_umb.py`, uses it,
-in whichever Python has it. A model of a few lines may have any number of states, so the program has a limit of time and
-one of memory, and it ends with this process, whatever ends that.
+stormpy has the GPL licence. It is not a dependency and is not imported here. A separate program,
+`converters/storm_to_umb.py`, imports it, in any Python interpreter that has it. A model of a few lines may have any
+number of states, so the program has limits of time and memory. It ends with this process, whatever ends this process.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ _MOST: Final = 1_000_000
 _CONSTANT: Final = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_]*\s*=\s*[A-Za-z0-9_.+/-]+\s*\Z")
 _LONGEST_REASON: Final = 300
 _MOST_SAID: Final = 1 << 16
-"""Bytes of the program's last words that are read."""
+"""Number of bytes read from the end of the program's messages."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What Storm may take: `seconds` of time, `gib` of memory. Raises ConfigError for numbers that are no limits."""
+    """Limits for Storm: `seconds` of time, `gib` of memory.
+
+    Raises ConfigError if a limit is not positive or too large.
+    """
 
     seconds: float = 600.0
     gib: float = 4.0
@@ -52,7 +55,7 @@ class Limits:
 
 
 def is_program(source: str) -> bool:
-    """Return whether the source is a file in the PRISM language or JANI, by its suffix."""
+    """Return whether the source is a file in the PRISM language or JANI, judged by its suffix."""
     return source.endswith(PROGRAMS)
 
 
@@ -119,7 +122,7 @@ def _run(source: str, target: Path, constants: str, python: str, limits: Limits)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the program with all processes that it has started, and wait for it."""
+    """Kill the program and all processes that it has started, and wait for it."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -129,7 +132,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _check(source: str, code: int, said: str, python: str, limits: Limits) -> None:
-    """Raise ModelError unless the program ended well."""
+    """Raise ModelError unless the program ended without an error."""
     match code:
         case 0:
             return
@@ -161,6 +164,6 @@ def _last_words(said: Path) -> str:
 
 
 def _last(output: str) -> str:
-    """Return the last paragraph of the output in one line."""
+    """Return the last paragraph of the output as one line."""
     paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", output) if part.strip()]
     return (paragraphs or ["no reason given"])[-1][:_LONGEST_REASON]

@@ -1,4 +1,4 @@
-"""`cfmon run`, the monitor as a service, and `cfmon replay`, the same code with a recording as input."""
+"""`cfmon run`, the monitor as a service, and `cfmon replay`, which runs the same code on a recording."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
     from monitor.sidecar.web.http import answering_probes  # noqa: PLC0415 - likewise
 
     read = load_config(config, os.environ)
-    with answering_probes(read.http, READING) as before:  # a large model takes minutes
+    with answering_probes(read.http, READING) as before:  # reading a large model takes minutes
         with progress(READING):
             from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
@@ -90,7 +90,7 @@ def replay(
         with progress(READING):
             loaded = assemble(config)
         recorded = events.header.config_sha256
-        if recorded and loaded.config.digest != recorded:  # a converted recording has none
+        if recorded and loaded.config.digest != recorded:  # a converted recording has no digest
             sys.stderr.write(f"cfmon: {recording} was recorded with a configuration other than {config}\n")
         if sys.stdout.isatty():  # the printed lines show the progress
             counts = _replay(events, loaded, speed, lambda _bytes: None)
@@ -106,7 +106,7 @@ def replay(
 def _replay(
     events: Recording | ParquetRecording, loaded: Loaded, speed: float | None, report: Callable[[int], None]
 ) -> ReplayCounts:
-    """Replay the events; return what came of them. `report` receives the number of bytes done."""
+    """Replay the events and return the counts of their results. `report` is called with the number of bytes done."""
     from monitor.cli.replay_counts import ReplayCounts  # noqa: PLC0415 - keep `cfmon --help` light
 
     pipeline, counts = loaded.pipeline(events.header.client_id), ReplayCounts()
@@ -124,6 +124,9 @@ def _replay(
 
 
 def _line(publication: Publication) -> str:
-    """Return a line with the published payload unchanged: it is JSON. An empty payload, which clears, is null."""
+    """Return a line with the published payload unchanged, since it is JSON.
+
+    An empty payload, which clears a topic, is null.
+    """
     payload = publication.payload.decode() or "null"
     return f'{{"topic":"{publication.topic}","payload":{payload}}}\n'

@@ -43,7 +43,7 @@ def takeovers(
 
 
 def _documents(folder: Path, problems: list[str]) -> Iterator[Evidence]:
-    """Yield the evidence in a folder, in order of its names; add a sentence for each file that cannot be used."""
+    """Yield the evidence in a folder in order of file names. Add a sentence to `problems` for each unusable file."""
     from monitor.cli.evidence import read_bounded  # noqa: PLC0415 - likewise
     from monitor.evidence.contradictions import contradictions  # noqa: PLC0415 - likewise
     from monitor.evidence.document import MAX_EVIDENCE_BYTES, read_evidence  # noqa: PLC0415 - keep `cfmon --help` light

@@ -1,4 +1,4 @@
-"""A verdict as a table, each number with how it was obtained, and as plain data for `--json`."""
+"""A verdict as a table that says how each number was obtained, and as plain data for `--json`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from monitor.types import Drawn, Quantity, Verdict
 
 Path = Sequence[tuple[object, int | None]]
 MOST_PAIRS = 10
-"""Pairs to visit that are listed."""
+"""Largest number of pairs to visit that are listed."""
 
 OUTCOMES = {
     "safe": "safe: the nominal policy meets the goal",
@@ -41,7 +41,7 @@ STYLES = {"safe": "green", "holds": "green", "regret": "bold red", "unavoidable"
 
 
 def exit_code(verdicts: list[Verdict]) -> ExitCode:
-    """Return the code of the worst verdict: no, then undecided, then yes or a number."""
+    """Return the exit code of the worst verdict. From worst to best: no, undecided, yes or a number."""
     answers = [_answer(verdict) for verdict in verdicts]
     if any(answer in {"fails", "regret", "unavoidable"} for answer in answers):
         return ExitCode.NO
@@ -51,7 +51,8 @@ def exit_code(verdicts: list[Verdict]) -> ExitCode:
 def verdict_data(verdict: Verdict) -> dict[str, object]:
     """Return every field of the verdict under its name, and `answer`: the outcome, `holds`, `fails` or `value`.
 
-    Fields of learned models are left out if the verdict has no bands, those of missed goals if none was examined.
+    Fields on learned models are left out if the verdict has no bands. Fields on missed goals are left out if no missed
+    goal was examined.
     """
     hidden = ONLY_LEARNED if verdict.bands is None else frozenset[str]()
     if any(quantity.extremes is not None for quantity in verdict.quantities):
@@ -75,7 +76,7 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
 
 
 def visits_text(needed: Needed, names: ActionNames) -> Text:
-    """Return how many visits of which pairs would narrow the guaranteed bands, as an estimate."""
+    """Return an estimate of how many visits of which pairs would make the guaranteed bands narrow enough."""
     begin = f"  visits: the guaranteed band is {needed.now:.3g} wide"
     if needed.visits is None:
         return Text(
@@ -101,7 +102,7 @@ def visits_text(needed: Needed, names: ActionNames) -> Text:
 def verdict_table(verdict: Verdict, path: Path, names: ActionNames) -> RenderableType:
     """Return the formula, the answer, each quantity with its world, and the profile of a regret formula.
 
-    `names`: of the actions.
+    `names`: names of the actions.
     """
     parts: list[RenderableType] = [Text(verdict.formula.strip(), style="bold"), _headline(verdict)]
     parts += [_quantity(quantity, verdict, path) for quantity in verdict.quantities]
@@ -161,7 +162,7 @@ def _headline(verdict: Verdict) -> Text:
 def _bands_of(
     credible: tuple[float, float] | None, guaranteed: tuple[float, float] | None, verdict: Verdict
 ) -> list[str]:
-    """Return the bands of a value on a learned model."""
+    """Return the bands of a value of a learned model."""
     how = verdict.bands
     if how is None:
         return []
@@ -174,7 +175,7 @@ def _bands_of(
 
 
 def _learned(verdict: Verdict, names: ActionNames) -> Iterator[str]:
-    """Yield what an answer on a learned model rests on, and how its bands were obtained."""
+    """Yield lines on the data behind an answer of a learned model, and on how its bands were obtained."""
     how = verdict.bands
     if how is None:
         return
@@ -197,7 +198,7 @@ def _learned(verdict: Verdict, names: ActionNames) -> Iterator[str]:
 
 
 def _recourse(verdict: Verdict) -> Iterator[str]:
-    """Yield whether a missed goal could have been met, and by which changed decisions."""
+    """Yield lines that say whether other decisions could have met a missed goal, and which ones."""
     recourse = verdict.recourse
     if recourse is None:
         return
@@ -210,7 +211,7 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
     if changes is not None:
         proposed = action_in_words(changes.proposed_name, changes.proposed)
         instead = "" if changes.taken is None else f" instead of {action_in_words(changes.taken_name, changes.taken)}"
-        where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # numbers are in the path
+        where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # the path shows numbers
         first = f"{proposed}{instead}{where} (@{changes.offset})"
         several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
         known = " with hindsight" if verdict.offset else ""
@@ -221,7 +222,7 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
 
 
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:
-    """Return a table of one quantity: its value and how it was obtained, the comparison, and the world."""
+    """Return a table of one quantity: its value, how it was obtained, the comparison, and the counterfactual world."""
     table = Table.grid(padding=(0, 2))
     obtained = f"{_range(quantity.value, quantity.extremes)}  {verdict.method}"
     if is_open(quantity.extremes):
@@ -250,27 +251,30 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
 
 
 def _deciding(quantity: Quantity) -> list[InterventionRef]:
-    """Return the changes of a quantity that make decisions for its goal."""
+    """Return the interventions of a quantity that choose actions for its goal."""
     return [change for _, changes, _ in goals(parse(quantity.text)) for change in changes if change.decides]
 
 
 def _decided(change: InterventionRef, back: int) -> str:
-    """Return what decisions made for the goal knew; nothing if `best` has no observed transition to look back on."""
+    """Return a phrase that says whether decisions for the goal used hindsight.
+
+    Return "" if no transition was observed since the world began, so that there is no hindsight.
+    """
     if change.kind == "optimal":
         return "without hindsight, as well as possible"
     if back == 0:
         return ""
-    # `optimal` cannot be asked for a number
+    # a formula cannot ask `optimal` for a number
     return "with hindsight, which no policy has" + (": compare optimal" if change.name == "best" else "")
 
 
 def _back(quantity: Quantity, path: Path) -> int:
-    """Return how many transitions were observed since the world began."""
+    """Return the number of transitions observed since the world began."""
     return quantity.offset if quantity.offset >= 0 else len(path) + quantity.offset
 
 
 def _world(quantity: Quantity, path: Path) -> str:
-    """Return where the counterfactual world begins, and which of its noise is inferred from observations."""
+    """Return a phrase on where the counterfactual world begins, and which noise is inferred from observations."""
     back = _back(quantity, path)
     used = f"@{quantity.offset}" + (", clipped to the path" if quantity.clipped else "")
     state = path[len(path) - 1 - back][0]
@@ -282,7 +286,7 @@ def _world(quantity: Quantity, path: Path) -> str:
 
 
 def _profile(verdict: Verdict) -> Table:
-    """Return the values of `regret` for each offset, or those of the goal of `handover` now."""
+    """Return the values of `regret` for each offset, or for `handover` the values of its goal now."""
     regret = verdict.outcome is not None
     first, helps = ("intervened at", "the latest that helps") if regret else ("its goal", "not too late")
     table = Table(f"  {first}", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")
@@ -297,7 +301,7 @@ def _profile(verdict: Verdict) -> Table:
 
 
 def _range(value: float, extremes: tuple[float, float] | None) -> str:
-    """Return a value, or the interval in which it is known to lie."""
+    """Return a value, or the interval that is known to contain it."""
     return _interval(extremes) if extremes is not None and is_open(extremes) else _number(value)
 
 
@@ -307,7 +311,7 @@ def _number(value: float | None) -> str:
 
 def _drawn(drawn: Drawn, verdict: Verdict) -> Text:
     text = f"  sampled with seed {drawn.seed}"
-    if verdict.value is not None:  # the interval of a `=?` has its confidence
+    if verdict.value is not None:  # the interval of `=?` already states its confidence
         return Text(text)
     text += f"; `fails` or `regret` is wrong with probability at most {drawn.alpha:.3g}"
     nominal = " (not guaranteed for R and delta: test 'paper')" if drawn.sampling.test == "paper" else ""

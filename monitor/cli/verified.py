@@ -98,7 +98,7 @@ def _signed(report: VerificationReport, known: Expected) -> str:
 
 
 def _within(where: str, places: list[str]) -> bool:
-    """Return whether a number is at, or inside, one of the places that differ."""
+    """Return whether the number at `where` is one of the places that differ, or lies inside one."""
     return any(where == place or where.startswith((f"{place}.", f"{place}[")) for place in places)
 
 
@@ -109,7 +109,7 @@ def _recorded(document: Evidence | None) -> dict[str, float]:
 
 
 def _numbers(where: str, value: object) -> Iterator[tuple[str, float]]:
-    """Yield every number of the verdict with the name that a disagreement gives it."""
+    """Yield every number of the verdict, with the name that a disagreement uses for it."""
     match value:
         case dict():
             for key, item in value.items():

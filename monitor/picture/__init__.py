@@ -1,4 +1,4 @@
-"""The picture of an alarm: an explanation derived again from the evidence, drawn as SVG. Pure: no file, no clock."""
+"""The picture of an alarm: an explanation computed again from the evidence, as SVG. Pure: no file, no clock."""
 
 from monitor.picture.alarm_picture import draw_alarm
 from monitor.picture.draw import draw

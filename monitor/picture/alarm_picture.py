@@ -1,4 +1,4 @@
-"""The picture of an alarm, whichever kind of model it is on."""
+"""The picture of an alarm on a model of any kind."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from monitor.policy.table import PolicyTable
 def draw_alarm(
     evidence: Evidence, model: AnyModel, policies: Policies, models: Mapping[str, AnyModel]
 ) -> tuple[str, Told]:
-    """Return the picture as an SVG document, and the sentences in it.
+    """Return the picture as an SVG document, and its sentences.
 
-    Errors as for `explain`, `draw_numbers` and `draw_beliefs`.
+    Errors are those of `explain`, `draw_numbers` and `draw_beliefs`.
     """
     told = told_of(evidence, parse(evidence.text))
     if not isinstance(model, MDP):

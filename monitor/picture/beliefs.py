@@ -1,7 +1,8 @@
-"""Picture of an alarm where states are hidden, or policies remember: how likely each state is at each step, as shade.
+"""Picture of an alarm with hidden states or policies with memory: shades are probabilities of states at each step.
 
-There is a panel for each compared world: the one that was observed, and the one under the alternative. Up to the last
-step of the path the shade is what is known of it now, with all that was observed; beyond, what may come.
+There is a panel for each compared world: the observed world, and the world under the alternative. Up to the last step
+of the path, the shade is the probability given all observations so far. After it, the shade is the predicted
+probability.
 """
 
 from __future__ import annotations
@@ -41,25 +42,26 @@ from monitor.types import Quantity, Verdict
 
 MOST_LABELS: Final = 4
 MOST_STATES: Final = 12
-"""Rows of a panel; the other states share one."""
+"""Largest number of rows of a panel. The remaining states share one row."""
 NAMES: Final = 150.0
 """Width of the names of states, in pixels."""
 ROW: Final = 19.0
 """Height of a row, in pixels."""
 WIDE: Final = 20.0
-"""Narrowest cell with a number in it, in pixels."""
+"""Smallest width of a cell with a number, in pixels."""
 SHOWN: Final = 0.05
-"""Least probability that is written in its cell."""
+"""Smallest probability that is written in its cell."""
 DARKEST: Final = 0.7
-"""Opacity of the shade of a certain state: text in it stays legible."""
+"""Opacity of the shade for probability 1. Text on it is still legible."""
 OTHERS: Final = -1
-"""The row of states that have none of their own."""
+"""The row of all states that have no row of their own."""
 
 
 class WorldPanel(msgspec.Struct, frozen=True):
-    """One compared world. `begins`: position of its first step on the path; `states`: its course from there on.
+    """One compared world.
 
-    `quantity`: what the formula says of it; None: nothing.
+    `begins`: position of its first step on the path. `states`: distribution at each step from there on. `quantity`: the
+    formula's quantity for this world, or None.
     """
 
     change: InterventionRef
@@ -71,7 +73,7 @@ class WorldPanel(msgspec.Struct, frozen=True):
 def draw_beliefs(
     evidence: Evidence, model: MDP, readers: Mapping[str, object], models: Mapping[str, MDP] | None = None
 ) -> str:
-    """Return the picture as an SVG document; equal evidence gives equal bytes.
+    """Return the picture as an SVG document. Equal evidence gives equal bytes.
 
     Raises:
         LimitError: the formula has no quantity, or too many states and memories are possible.
@@ -115,7 +117,7 @@ def _panels(
     changes: Sequence[InterventionRef],
     path: tuple[Sequence[Pair], Sequence[Weights]],
 ) -> list[WorldPanel]:
-    """Return what was observed, from as far back as there is space for, and the world of each other intervention."""
+    """Return the observed world, from as early as there is space for, and the world of each other intervention."""
     last, quantities = len(evidence.path) - 1, evidence.verdict.quantities
     asked = [(change, quantities[min(n, len(quantities) - 1)]) for n, change in enumerate(changes)]
     begins = [last - each.offset if each.offset >= 0 else -each.offset - 1 for _, each in asked]
@@ -141,7 +143,7 @@ def _panels(
 
 
 def _branch(evidence: Evidence, panel: WorldPanel, quantity: Quantity) -> ComparedWorld:
-    """Return what the key and the charts say of a world."""
+    """Return the data of a world for the key and the charts."""
     nominal = panel.change.kind == "nominal"
     name = world_name(panel.change, evidence.actions)
     return ComparedWorld(name, nominal, panel.begins, quantity.value, quantity.bounds)
@@ -150,7 +152,7 @@ def _branch(evidence: Evidence, panel: WorldPanel, quantity: Quantity) -> Compar
 def _history(
     checker: HiddenChecker, evidence: Evidence, formula: Formula, pairs: Sequence[Pair], beliefs: Sequence[Weights]
 ) -> tuple[StepAnswer, ...]:
-    """Return the answers after each step of the held path."""
+    """Return the answers after each step of the stored path."""
     check = checker.check(formula, evidence.text)
 
     def ask(n: int, **ended: Any) -> Verdict:  # noqa: ANN401 - as `answers_so_far` gives it
@@ -160,7 +162,7 @@ def _history(
 
 
 def _rows(panels: Sequence[WorldPanel]) -> list[int]:
-    """Return the states that have rows, those that are likeliest at some step, and `OTHERS` if there are more."""
+    """Return the states with a row: those that are likeliest at some step. Add `OTHERS` if there are more states."""
     peak: dict[int, float] = defaultdict(float)
     for panel in panels:
         for there in panel.states:
@@ -180,7 +182,10 @@ def _heading(panel: WorldPanel, alarm: Explanation) -> str:
 
 
 def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel, rows: Sequence[int]) -> None:
-    """Draw how likely each state is at each step of one world, and what was seen and done if it is the observed one."""
+    """Draw the probability of each state at each step of one world.
+
+    The observed world also has its observations and actions.
+    """
     canvas, timeline, labels = sheet.canvas, sheet.timeline, labels_of(alarm, model)[:MOST_LABELS]
     observed = panel.change.kind == "nominal"
     ink, left, right = NOMINAL if observed else ALTERNATIVE, timeline.left, timeline.right
@@ -215,7 +220,7 @@ def _chances(there: States, labels: LabelStates, rows: Sequence[int]) -> list[fl
 
 
 def _draw_cell(canvas: Canvas, at: Point, wide: float, chance: float, ink: Ink) -> None:
-    """Draw one probability as shade, and as a number of percent if there is space for it."""
+    """Draw one probability as a shade, and as a percentage if there is space for it."""
     if chance <= 0.0:
         return
     x, y = at
@@ -226,7 +231,7 @@ def _draw_cell(canvas: Canvas, at: Point, wide: float, chance: float, ink: Ink) 
 
 
 def _draw_observed(sheet: Sheet, alarm: Explanation, model: MDP) -> None:
-    """Write what was seen and done at each step of the path."""
+    """Write the observation and the action at each step of the path."""
     path, seen = alarm.evidence.path, {}
     called = model.state_names if model.emissions is None else model.signal_names
     for position, (shown, action) in enumerate(path):

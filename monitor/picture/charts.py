@@ -1,4 +1,4 @@
-"""Bands of a picture: the value at each step, what would have happened, and when handing over still helped."""
+"""Bands of a picture: the value at each step, the counterfactual values, and when handing over still helped."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ TALL: Final = 112.0
 
 
 class Compared(Protocol):
-    """A compared world, as far as its line is concerned."""
+    """The properties of a compared world that its line needs."""
 
     @property
     def nominal(self) -> bool:
-        """Whether the nominal policy acts in it."""
+        """Whether the nominal policy acts in this world."""
         ...
 
 
 def ink_of(branch: Compared) -> str:
-    """Return the colour of a world; its dash distinguishes it too."""
+    """Return the colour of a world. Its dash also distinguishes it."""
     return NOMINAL if branch.nominal else ALTERNATIVE
 
 
@@ -37,7 +37,7 @@ def dash_of(branch: Compared) -> str:
 
 
 def marks_of(alarm: Explanation) -> list[tuple[float, str, Ink]]:
-    """Return positions on the path with what begins there: each alternative, and the alarm."""
+    """Return positions with a text and a colour: where each alternative begins, and where the alarm fires."""
     found: list[tuple[float, str, Ink]] = [
         (branch.begins - 0.5, f"{branch.name} would take over", ALTERNATIVE)
         for branch in alarm.branches
@@ -47,7 +47,7 @@ def marks_of(alarm: Explanation) -> list[tuple[float, str, Ink]]:
 
 
 def draw_history(sheet: Sheet, alarm: Explanation) -> None:
-    """Draw the value at each step so far, with its bounds over causal models and the threshold."""
+    """Draw the value at each step so far, its bounds over causal models, and the threshold."""
     moments, timeline, canvas = alarm.history, sheet.timeline, sheet.canvas
     other = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     banded = [m for m in moments if m.bounds is not None]
@@ -86,7 +86,7 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
 
 
 def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
-    """Draw how each world goes on from the takeover: the chance that the requirement is met, up to its value."""
+    """Draw the future of each world from the takeover: the chance of meeting the requirement, up to its value."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     heading, curves = _outlook(alarm, branches)
     if alarm.difference:
@@ -111,7 +111,7 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
         for position, y in line:
             sheet.notes[position].append(f"{branch.name}, {heading}: {figure(y, reward=alarm.reward)}")
     highest = band.top + band.height + 14
-    for n, branch in enumerate(sorted(shown, key=lambda branch: branch.value)):  # from below
+    for n, branch in enumerate(sorted(shown, key=lambda branch: branch.value)):  # from the lowest value up
         x, y = timeline.right + 8 + 9 * n, band.y(branch.value)
         intervals = _intervals(branch)
         for k, (low, high) in enumerate(intervals):
@@ -126,7 +126,7 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
 
 
 def _outlook(alarm: Explanation, branches: Sequence[ComparedWorld]) -> tuple[str, list[Sequence[float]]]:
-    """Return what is drawn of the worlds with distributions, and the curves: they end in the worlds' values."""
+    """Return a title, and a curve for each world with a distribution. Each curve ends at the world's value."""
     known = [branch.distribution for branch in branches if branch.distribution is not None]
     if alarm.reward:
         return "reward collected by then", [each.reward for each in known]
@@ -136,13 +136,13 @@ def _outlook(alarm: Explanation, branches: Sequence[ComparedWorld]) -> tuple[str
 
 
 def _intervals(branch: ComparedWorld) -> list[tuple[float, float]]:
-    """Return the widest known interval of a world's value, and then the others; not one of a single number."""
+    """Return the intervals of a world's value, the widest kind first, without intervals of a single number."""
     found = (branch.extremes, branch.guaranteed, branch.credible, branch.bounds)
     return [each for each in found if each is not None and each[0] < each[1]]
 
 
 def draw_handover(sheet: Sheet, alarm: Explanation, decided: Sequence[Decided] = ()) -> None:
-    """Draw the values had the alternative taken over at each step, or had one decision been another."""
+    """Draw the values if the alternative had taken over at each step, or if one decision had been different."""
     profile = {alarm.now - offset: both for offset, both in sorted(alarm.profile.items(), reverse=True)}
     profile = {position: both for position, both in profile.items() if position in sheet.timeline.positions}
     if not profile and not decided:
@@ -171,7 +171,7 @@ def draw_handover(sheet: Sheet, alarm: Explanation, decided: Sequence[Decided] =
 
 
 def _verdict(alarm: Explanation) -> str:
-    """Return when handing over last sufficed, as far as the verdict knows."""
+    """Return a phrase that says when handing over last sufficed, as far as the verdict knows."""
     if alarm.latest_useful is None:
         return "at none of these steps"
     if alarm.latest_useful == 0:

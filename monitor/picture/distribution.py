@@ -1,4 +1,4 @@
-"""State distribution of a world at each step, the decided part of the formula by then, and its most likely paths."""
+"""State distribution of a world at each step, the decided part of its formula, and the world's most likely paths."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from monitor.exact.value_table import ValueTable
 from monitor.logic import FALSE, TRUE
 
 MOST_CELLS: Final = 20_000_000
-"""States times obligations times steps visited at most: some ten seconds."""
+"""Largest product of states, obligations and steps. It takes about ten seconds."""
 BEAM: Final = 64
-"""Partial paths kept at each step in the search for the most likely."""
+"""Number of partial paths that are kept at each step in the search for the most likely paths."""
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """Distribution of a world: one entry per step, the first at the intervention state.
+    """Distribution of a world, with one entry for each step. The first entry is at the intervention state.
 
     `states`: state -> its probability. `violated`, `satisfied`: probability that the path up to and including this step
     has already violated or satisfied the formula. `reward`: expected reward that counts, up to and including this step.
@@ -34,16 +34,17 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One path of a world from its intervention state on, and its probability."""
+    """One path of a world from its intervention state, with its probability."""
 
     probability: float
     states: tuple[int, ...]
 
 
 def distribution_of(world: CounterfactualWorld, value_table: ValueTable, states: int) -> Distribution:
-    """Return the distribution until the formula is decided on every path. LimitError above `MOST_CELLS`.
+    """Return the distribution until the formula is decided on every path. Raises LimitError above `MOST_CELLS`.
 
-    The forward product of docs/semantics.md, section 6.1, keeping the decided part: mass [states] per obligation.
+    This is the forward product of docs/semantics.md, section 6.1, which also keeps the decided part: mass [states] for
+    each obligation.
     """
     automaton, labelling = value_table.automaton, value_table.labelling
     mass = {automaton.start: np.zeros(states)}
@@ -90,7 +91,7 @@ def _reward(world: CounterfactualWorld, offset: int, state: int, action: int) ->
 def likeliest(world: CounterfactualWorld, steps: int, count: int) -> tuple[Route, ...]:
     """Return the `count` most likely paths of `steps` steps that a beam search finds, most likely first.
 
-    A path may be missed where many are about as likely; each returned probability is exact.
+    The search may miss a path if many paths are about equally likely. Each returned probability is exact.
     """
     routes = [Route(1.0, (world.path[0][0],))]
     for offset in range(steps):

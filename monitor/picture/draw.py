@@ -1,4 +1,4 @@
-"""Picture of an alarm: one sentence, what happened and what would have on one time axis, and details."""
+"""Picture of an alarm: one sentence, the observed and the counterfactual course on one time axis, and details."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ CAUSAL: Final = {
     "world": "the world's own step",
 }
 LIKELY: Final = 0.5
-"""Least probability of a state that is named as where a world would have been."""
+"""Smallest probability of a state that is named as the likely state of a world."""
 
 
 def draw(alarm: Explanation, model: MDP) -> str:
-    """Return the picture as an SVG document; equal explanations give equal bytes."""
+    """Return the picture as an SVG document. Equal explanations give equal bytes."""
     canvas = Canvas(WIDTH, alarm.title, in_words(alarm, model))
     ends = max((b.begins + len(b.distribution.states) - 1 for b in alarm.branches if b.distribution), default=0)
     timeline = timeline_of(alarm.evidence, [branch.begins for branch in alarm.branches], ends)
@@ -64,7 +64,7 @@ def draw(alarm: Explanation, model: MDP) -> str:
 
 
 def _draw_whereabouts(sheet: Sheet, branch: ComparedWorld, model: MDP) -> None:
-    """Write the state in which a world would likely have been at each step up to now, and the others for the reader."""
+    """Write the most likely state of a world at each step up to now. The notes of the step list further states."""
     texts = {}
     for n, there in enumerate(branch.distribution.states if branch.distribution else ()):
         position = branch.begins + n
@@ -78,7 +78,7 @@ def _draw_whereabouts(sheet: Sheet, branch: ComparedWorld, model: MDP) -> None:
 
 
 def draw_head(canvas: Canvas, alarm: Explanation) -> float:
-    """Draw the sentence, what it is about, and the key of the lines for all bands; return where they end."""
+    """Draw the sentence, its subject, and the key of the lines for all bands. Return the y coordinate of their end."""
     y = 18 + canvas.paragraph((MARGIN, 32), alarm.told.summary, size=18, bold=True)
     y += canvas.paragraph((MARGIN, y + 12), alarm.title, size=12, ink=FAINT) + 20
     x = MARGIN
@@ -105,14 +105,14 @@ def draw_head(canvas: Canvas, alarm: Explanation) -> float:
 
 
 def _known(branch: ComparedWorld, alarm: Explanation) -> str:
-    """Return a value, or the interval that what was never recorded leaves open."""
+    """Return a value, or its interval if rows that were never recorded leave it open."""
     if branch.extremes is None or not is_open(branch.extremes):
         return figure(branch.value, reward=alarm.reward)
     return f"{interval(branch.extremes, reward=alarm.reward)} (partly never recorded)"
 
 
 def undrawn(left_out: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return what a picture has no space for, kind -> names, in sentences."""
+    """Return sentences that list the items for which a picture has no space. `left_out`: kind -> names."""
     return [
         f"{len(names)} more {what}{' is' if len(names) == 1 else 's are'} not drawn: {', '.join(names)}."
         for what, names in left_out.items()
@@ -121,9 +121,9 @@ def undrawn(left_out: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def draw_foot(canvas: Canvas, alarm: Explanation, more: str, y: float, sentences: Iterable[str] = ()) -> float:
-    """Draw the details: sentences, the formula, how the numbers were obtained, the identity; return where they end.
+    """Draw the details: sentences, the formula, how the numbers were obtained, the identity. Return their end.
 
-    `more`: about how they were obtained.
+    `more`: further text on how the numbers were obtained.
     """
     evidence = alarm.evidence
     canvas.line((MARGIN, y + 8), (WIDTH - MARGIN, y + 8), ink=FAINT, width=0.6)

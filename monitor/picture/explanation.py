@@ -1,7 +1,7 @@
-"""Explanation of an alarm as plain data, derived again from its evidence, for the picture to draw.
+"""Explanation of an alarm as plain data for the picture, computed again from the evidence.
 
-It has the observed path, the worlds compared (each a `ComparedWorld`), and the formula's value at each step up to the
-alarm. Probabilities are exact (forward products, as in `monitor.exact`), whoever gave the verdict.
+It has the observed path, the compared worlds (each a `ComparedWorld`), and the formula's value at each step up to the
+alarm. Probabilities are exact (forward products, as in `monitor.exact`), also if the verdict was sampled.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from monitor.policy import PolicyTable
 from monitor.types import AlarmSpec, FormulaSpec, Quantity, Verdict
 
 ROUTES = 6
-"""Paths shown of a world: more cannot be distinguished."""
+"""Largest number of shown paths of a world. More paths cannot be distinguished."""
 DECIDES = "decisions made for the goal have no distribution of states"
 
 
 class ComparedWorld(msgspec.Struct, frozen=True):
-    """One of the worlds compared. `name`: the intervention as the formula writes it.
+    """One of the compared worlds. `name`: the intervention as the formula writes it.
 
-    `begins`: position on the path at which it sets in. `distribution`: from there on, one entry per step. `routes`: its
-    most likely paths up to now. `value`, `bounds` and the bands of a learned model: as in the verdict. `problem`: why
-    there is no distribution.
+    `begins`: position on the path at which the intervention begins. `distribution`: one entry for each step from there
+    on. `routes`: its most likely paths up to now. `value`, `bounds` and the bands of a learned model: as in the
+    verdict. `problem`: why there is no distribution.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ComparedWorld(msgspec.Struct, frozen=True):
 
 
 class StepAnswer(msgspec.Struct, frozen=True):
-    """Answer after one step of the path. `value`, `bounds`: of the alternative; `nominal`: of `regret` only."""
+    """Answer after one step of the path. `value`, `bounds`: for the alternative. `nominal`: only for `regret`."""
 
     seq: int
     value: float
@@ -66,12 +66,12 @@ class StepAnswer(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """Explanation of one alarm.
 
-    `now`: position of the path's last pair; steps are counted from the path's first pair, whose seq is `first`.
-    `threshold`: of the quantity, None for `=?`; `comparison`: with it. `horizon`: steps the formula looks ahead.
-    `history`: empty if the formula cannot be answered exactly. `profile`: offset -> (nominal, alternative),
-    without the offsets at which what was never recorded leaves a value open.
-    `others`: quantities of a compound formula that are not shown. `names`: of the actions, in the model.
-    `recourse`: what other decisions would have given, None if that is not defined for the formula.
+    `now`: position of the path's last pair. Positions are counted from the path's first pair, whose seq is `first`.
+    `threshold`: threshold of the quantity, None for `=?`. `comparison`: its comparison with the threshold. `horizon`:
+    number of steps that the formula looks ahead. `history`: empty if the formula cannot be answered exactly. `profile`:
+    offset -> (nominal, alternative), without the offsets at which rows that were never recorded leave a value open.
+    `others`: number of quantities of a compound formula that are not shown. `names`: names of the actions in the model.
+    `recourse`: the effect of other decisions, None if it is not defined for the formula.
     """
 
     title: str
@@ -93,27 +93,27 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def difference(self) -> bool:
-        """True if the value is the difference of two worlds, which have none of their own."""
+        """True if the value is the difference of two worlds, which have no values of their own."""
         return self.evidence.verdict.outcome is None and len(self.branches) > 1
 
     def action(self, number: int) -> str:
-        """Return what an action is called in a sentence."""
+        """Return the name of an action in a sentence."""
         return action_in_words(self.names[number] if self.names else "", number, self.evidence.actions)
 
     def action_in_brief(self, number: int) -> str:
-        """Return what an action is called where it is clear that it is one."""
+        """Return the name of an action in a place where it is clear that it is an action."""
         return self.action(number).removeprefix("action ").strip("'")
 
 
 def explain(
     evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP] | None = None
 ) -> Explanation:
-    """Explain an alarm from its evidence and the model and policies that it names.
+    """Explain an alarm from its evidence and the model and policies that the evidence names.
 
-    Of a formula with several quantities the first is explained.
+    If a formula has several quantities, the first one is explained.
 
     Raises:
-        FormulaError: the evidence's text is no formula.
+        FormulaError: the evidence's text is not a formula.
         LimitError: the formula has no quantity.
     """
     formula = parse(evidence.text)
@@ -146,7 +146,10 @@ def explanation_of(
     names: Sequence[str],
     recourse: RecourseReport | None = None,
 ) -> Explanation:
-    """Return the explanation of an alarm, with what was derived from its evidence; its formula has a quantity."""
+    """Return the explanation of an alarm from the parts computed from its evidence.
+
+    The formula must have a quantity.
+    """
     found, verdict, now = list(goals(formula)), evidence.verdict, len(evidence.path) - 1
     goal = found[0][0]
     return Explanation(
@@ -170,9 +173,9 @@ def explanation_of(
 
 
 def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> RecourseReport | None:
-    """Return the effects of single decisions, without degrees of responsibility; None where they are not defined.
+    """Return the effects of single decisions, without degrees of responsibility; None if they are not defined.
 
-    If the alarm fired because the formula holds, the decisions that serve are those that make it fail.
+    If the alarm fired because the formula holds, the best decisions are those that make it fail.
     """
     try:
         query = query_of(formula, evidence.text)
@@ -186,12 +189,12 @@ def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> R
             terminated=evidence.terminated,
             acted=evidence.acted,
         )
-    except (FormulaError, LimitError, PathError):  # no such goal; too large; or an unknown policy acted
+    except (FormulaError, LimitError, PathError):  # no such goal, too large, or an unknown policy acted
         return None
 
 
 def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
-    """Return the quantity of intervention n; a difference of two worlds has one for both."""
+    """Return the quantity of intervention n. A difference of two worlds has one quantity for both."""
     return quantities[min(n, len(quantities) - 1)]
 
 
@@ -236,7 +239,7 @@ def _branch(
 
 
 def world_name(change: InterventionRef, actions: WordsOfActions) -> str:
-    """Return what a compared world is called."""
+    """Return the name of a compared world."""
     match change.kind:
         case "nominal":
             return "nominal"
@@ -254,16 +257,16 @@ def world_name(change: InterventionRef, actions: WordsOfActions) -> str:
 
 
 def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[StepAnswer, ...]:
-    """Return the answers after each step of the held path, as a monitor with this path alone would give them."""
+    """Return the answers after each step of the stored path, as a monitor that knows only this path would give them."""
     path = evidence.path
     check = checker.incremental_check(formula, evidence.causal_model, evidence.text, window=len(path))
     return answers_so_far(evidence, formula, lambda n, **ended: check.verdict(path[:n], None if n == 1 else 1, **ended))
 
 
 def answers_so_far(evidence: Evidence, formula: Formula, ask: Callable[..., Verdict]) -> tuple[StepAnswer, ...]:
-    """Return the answers after each step of the held path; none if one of them is too large.
+    """Return the answers after each step of the stored path; none if one of them is too large.
 
-    `ask`: returns the verdict on the first n pairs, given n and how they ended; it is called for 1, 2, ...
+    `ask`: returns the verdict on the first n pairs, from n and how they ended. It is called for 1, 2, ...
     """
     count, lookback, moments = len(evidence.path), largest_offset(formula), list[StepAnswer]()
     for n in range(1, count + 1):
@@ -277,7 +280,7 @@ def answers_so_far(evidence: Evidence, formula: Formula, ask: Callable[..., Verd
         except LimitError:
             return ()
         if n <= lookback and not evidence.start_observed:
-            continue  # the path was too short, so this answer was never given
+            continue  # the path was too short, so the monitor never gave this answer
         both = verdict.outcome is not None and len(verdict.quantities) == 2
         quantity = verdict.quantities[1 if both else 0]
         nominal = verdict.quantities[0].value if both else None
@@ -291,8 +294,8 @@ def _known_profile(verdict: Verdict) -> dict[int, tuple[float, float]]:
 
 
 def told_of(evidence: Evidence, formula: Formula) -> Told:
-    """Return the sentences of an alarm as it fired."""
-    alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # it fired on this verdict
+    """Return the sentences of an alarm at the moment when it fired."""
+    alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # the alarm fired on this verdict
     spec = FormulaSpec(
         evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm, actions=evidence.actions
     )

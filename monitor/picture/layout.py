@@ -1,4 +1,4 @@
-"""Where states lie, for models of a grid: found in what a model says of its states, not guessed from their number."""
+"""Positions of states, for models of a grid. They come from names or valuations, not from the numbers of states."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from monitor.model import MDP
 
 NAME: Final = re.compile(r"row (\d+) column (\d+)\b")
 MOST_CELLS: Final = 40
-"""Rows or columns that can still be distinguished in a picture; a larger grid is drawn as a timeline."""
+"""Largest number of rows or columns of a grid in a picture. A larger grid is drawn as a timeline."""
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """`cells`: state -> (row, column), both from 0; several states may share one. Some states have none."""
+    """Grid of states.
+
+    `cells`: state -> (row, column), both from 0. Several states may have the same cell, and some have none.
+    """
 
     rows: int
     columns: int
@@ -24,10 +27,10 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 def grid_of(model: MDP) -> Grid | None:
-    """Return the grid of a model's states, None if they have no positions.
+    """Return the grid of a model's states, or None if they have no positions.
 
-    Either the states are called `row 2 column 3` (and what else the name says), or their valuations begin with two
-    whole numbers: column and row, x and y.
+    States have positions if their names begin with `row 2 column 3`, or if their valuations begin with two whole
+    numbers: column and row, x and y.
     """
     cells = _from_names(model) or _from_valuations(model)
     if not cells:

@@ -1,4 +1,4 @@
-"""What a verdict on a learned model rests on, in words: its bands, the support, and the pairs to visit."""
+"""The basis of a verdict on a learned model, in words: its bands, the support, and the pairs to visit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monitor.picture.state_words import state_in_words
 
 
 def learned_in_words(alarm: Explanation, model: MDP) -> list[str]:
-    """Return the bands of each value, what the answer rests on, what to visit, and why something is missing."""
+    """Return sentences on the bands of each value, the data behind the answer, pairs to visit, and missing parts."""
     verdict = alarm.evidence.verdict
     if verdict.bands is None:
         return []
@@ -31,7 +31,10 @@ def learned_in_words(alarm: Explanation, model: MDP) -> list[str]:
 
 
 def _different(alarm: Explanation) -> list[ComparedWorld]:
-    """Return the worlds; of a difference of two worlds one, for both have the difference's value and bands."""
+    """Return the worlds.
+
+    For a difference of two worlds, return one, because both have the difference's value and bands.
+    """
     if alarm.difference:
         return [replace(alarm.branches[0], name="difference")]
     return list(alarm.branches)

@@ -1,6 +1,6 @@
-"""Picture of an alarm on a world with numbers: the numbers over time, observed and in each compared world.
+"""Picture of an alarm on a world with numbers: the observed numbers over time, and those of each compared world.
 
-The paths are the verdict's draws, made again by the referee: a line where noise is known, elsewhere a band.
+The referee repeats the draws of the verdict. A world is a line while its noise is known, and a band afterwards.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from monitor.referee.numbers import Given, drawn_states
 from monitor.worlds import CheckedWorld
 
 DRAWS, MOST_DRAWS = 400, 4_000
-"""Paths of each world: as many as the verdict drew, within these limits."""
+"""Number of paths of each world: the number of the verdict's samples, within these limits."""
 MOST_FEATURES: Final = 4
 MOST_LABELS: Final = 3
 TRIED: Final = 12
-"""States in which thresholds of labels are looked for."""
+"""Number of states in which thresholds of labels are looked for."""
 BAND: Final = (10.0, 50.0, 90.0)
 """Percentiles of the draws: the ends of a band, and its middle."""
 TINT: Final = 0.16
@@ -41,7 +41,7 @@ TINT: Final = 0.16
 
 
 class NumbersWorld(msgspec.Struct, frozen=True):
-    """One compared world. `begins`: position of its first state on the path; `states`: [draws, f] at each step."""
+    """One compared world. `begins`: position of its first state on the path. `states`: [draws, f] at each step."""
 
     name: str
     nominal: bool
@@ -50,7 +50,7 @@ class NumbersWorld(msgspec.Struct, frozen=True):
 
 
 class _Alarm(msgspec.Struct, frozen=True):
-    """What charts show."""
+    """The data of the charts."""
 
     evidence: Evidence
     world: CheckedWorld
@@ -61,12 +61,12 @@ class _Alarm(msgspec.Struct, frozen=True):
 def draw_numbers(
     evidence: Evidence, world: CheckedWorld, policies: Policies, models: Mapping[str, AnyModel] | None = None
 ) -> str:
-    """Return the picture as an SVG document; equal evidence gives equal bytes.
+    """Return the picture as an SVG document. Equal evidence gives equal bytes.
 
-    Of a formula with several goals the first is drawn; of `handover` both policies from the last step on.
+    If a formula has several goals, the first one is drawn. For `handover`, both policies are drawn from the last step.
 
     Raises:
-        LimitError: the formula has no quantity, or its noise is not drawn by the referee.
+        LimitError: the formula has no quantity, or the referee does not draw its noise.
     """
     formula = parse(evidence.text)
     found = list(goals(formula))
@@ -118,7 +118,10 @@ def _compared(evidence: Evidence, change: InterventionRef, offset: int, given: G
 
 
 def _steps(measure: Probability | Reward) -> int:
-    """Return how many steps after an intervention a measure reads; at least one, which can be drawn."""
+    """Return the number of steps after an intervention that a measure reads.
+
+    It is at least one, for the drawing.
+    """
     if isinstance(measure, Reward):
         return measure.high + 1
     automaton = PathAutomaton(measure.path)
@@ -126,7 +129,7 @@ def _steps(measure: Probability | Reward) -> int:
 
 
 def _shown(world: CheckedWorld) -> list[int]:
-    """Return the columns that are drawn: those that noise drives before the others."""
+    """Return the columns that are drawn. Columns driven by noise are preferred."""
     columns = dict.fromkeys([*(world.noise_features or ()), *range(len(world.features))])
     return sorted([*columns][:MOST_FEATURES])
 
@@ -173,7 +176,7 @@ def _draw_feature(sheet: Sheet, alarm: _Alarm, column: int) -> None:
 
 
 def _thresholds(alarm: _Alarm, column: int, least: float, most: float) -> list[tuple[str, LabelThreshold]]:
-    """Return the thresholds of the goal's labels on a feature, if they are not farther away than what is drawn is."""
+    """Return the thresholds of the goal's labels on a feature, if they are near the range of the drawn numbers."""
     room = most - least or 1.0
     states = np.array([np.median(states, axis=0) for each in alarm.compared for states in each.states])
     tried = states[np.unique(np.linspace(0, len(states) - 1, TRIED).astype(np.int64))]
@@ -182,14 +185,14 @@ def _thresholds(alarm: _Alarm, column: int, least: float, most: float) -> list[t
 
 
 def _drawn(band: Floats) -> list[tuple[int, int]]:
-    """Return the parts of a band [3, k] that are wider than rounding, with the points they begin and end in."""
+    """Return the parts of a band [3, k] that are wider than rounding errors, with their first and last points."""
     wide = band[2] - band[0] > 1e-9 * np.maximum(np.abs(band[1]), 1.0)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], wide, [False]]).astype(np.int8)))
     return [(max(begin - 1, 0), end + 1) for begin, end in edges.reshape(-1, 2).tolist()]
 
 
 def _draw_label(sheet: Sheet, alarm: _Alarm, label: str) -> None:
-    """Draw when a label held on the observed path (squares), and on how many paths of each world (lines)."""
+    """Draw where a label held on the observed path (squares), and on what fraction of each world's paths (lines)."""
     sheet.heading(f"“{label}” holds")
     band = sheet.band(TALL / 2, Scale(-0.04, 1.04), percent=True)
     held = alarm.world.holds(label, np.array([state for state, _ in alarm.evidence.path]))
@@ -207,7 +210,7 @@ def _draw_label(sheet: Sheet, alarm: _Alarm, label: str) -> None:
 
 
 def _in_words(compared: Sequence[NumbersWorld], world: CheckedWorld, now: int) -> list[str]:
-    """Return the states of now in each world, for screen readers."""
+    """Return the present state in each world, for screen readers."""
     sentences = []
     for each in compared:
         if 0 <= now - each.begins < len(each.states):

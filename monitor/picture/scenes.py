@@ -1,4 +1,4 @@
-"""Grid worlds: the observed path, the counterfactual ones, and where both may go from here."""
+"""Grid worlds: the observed path, the counterfactual paths, and possible continuations of both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from monitor.picture.layout import Grid
 from monitor.picture.svg import FAINT, INK, PAPER, RULE, Canvas, Pattern, Point
 
 PATTERNS: Final[tuple[Pattern, ...]] = ("hatch", "dots", "cross")
-"""Labels of the formula, in its order; what lies under several is drawn with the first."""
+"""Patterns of the formula's labels, in their order. A cell with several labels has the pattern of the first."""
 
 LabelStates = Sequence[tuple[str, frozenset[int]]]
 
@@ -35,7 +35,7 @@ class _GridView:
         return self.cell * self._grid.rows
 
     def centre(self, state: int) -> Point | None:
-        """Return the middle of a state's cell, None if it has none."""
+        """Return the middle of a state's cell, or None if the state has no cell."""
         cell = self._grid.cells.get(state)
         if cell is None:
             return None
@@ -43,7 +43,7 @@ class _GridView:
         return x + self.cell / 2, y + self.cell / 2
 
     def masses(self, there: Mapping[int, float], fill: str) -> None:
-        """Draw a disc in each cell, its area the probability to be there."""
+        """Draw a disc in each cell. Its area is the probability of being in the cell."""
         cells: dict[tuple[int, int], float] = {}
         for state, chance in there.items():
             if state in self._grid.cells:
@@ -71,7 +71,7 @@ class _GridView:
 
 
 def draw_grids(canvas: Canvas, alarm: Explanation, grid: Grid, labels: LabelStates, at: Point) -> float:
-    """Draw three grids side by side; return their height in pixels."""
+    """Draw three grids side by side. Return their height in pixels."""
     side = (canvas.width - 2 * at[0] - 60) / 3
     x, y = at
     shown = [branch for branch in alarm.branches if branch.distribution is not None]
@@ -91,7 +91,7 @@ def draw_grids(canvas: Canvas, alarm: Explanation, grid: Grid, labels: LabelStat
 
 
 def _draw_path(canvas: Canvas, view: _GridView, alarm: Explanation) -> None:
-    """Draw the observed path: a dot per step, a ring at the last, a square where an intervention sets in."""
+    """Draw the observed path: a dot for each step, a ring at the last step, a square where an intervention begins."""
     centres = [view.centre(state) for state, _ in alarm.evidence.path]
     points = [centre for centre in centres if centre is not None]
     canvas.polyline(points, ink=INK, width=3.2)
@@ -111,7 +111,7 @@ def _draw_path(canvas: Canvas, view: _GridView, alarm: Explanation) -> None:
 
 
 def _draw_routes(canvas: Canvas, view: _GridView, branch: ComparedWorld) -> None:
-    """Draw the most likely paths of a world, their width by probability, a little apart from one another."""
+    """Draw the most likely paths of a world, slightly apart. Their width grows with their probability."""
     for n, route in reversed(list(enumerate(branch.routes))):
         shift = (n % 3 - 1) * 0.09 * view.cell
         centres = [view.centre(state) for state in route.states]

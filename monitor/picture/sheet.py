@@ -1,7 +1,7 @@
-"""The one time axis of a picture of an alarm: bands below one another, with the same place for a step in each of them.
+"""The single time axis of a picture of an alarm. Bands lie below one another, and a step has the same x in each band.
 
-A band has a vertical axis of its own, over the range of what it shows. Steps and times are written once, under the last
-band. Each step is an element that the keyboard reaches, with its numbers.
+Each band has its own vertical axis over the range of its values. Steps and times are written once, under the last band.
+Each step is an element that the keyboard reaches, with its numbers.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from monitor.picture.svg import AHEAD, FAINT, FIRING, INK, PAPER, RULE, Anchor, 
 WIDTH: Final = 760.0
 MARGIN: Final = 20.0
 NUMBERS: Final = 52.0
-"""Width of the numbers and names at the left of the bands, in pixels; `ENDS`: of what is at the right of them."""
+"""Width of the numbers and names to the left of the bands, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
-"""Columns: the oldest steps are left out first, then the last ones."""
+"""Largest number of columns. The oldest steps are left out first, then the last ones."""
 MOST_LINES: Final = 4
-"""Intervals between ticks up a band."""
+"""Largest number of intervals between ticks on the vertical axis."""
 WIDEST: Final = 1.6
-"""How many times as large as that of the lines the range of a band may be, so as to show all of their bounds."""
+"""The range of a band shows all bounds if it is at most this many times the range of the lines."""
 PAD: Final = 0.08
 SMALL: Final = 11.0
 """Size of the type in lanes and of numbers, in pixels."""
 TALLEST: Final = 92.0
 FLAT: Final = 40.0
-"""Height of a lane with names on their sides; width in which a name is rather shortened. In pixels."""
+"""Height of a lane with turned names, in pixels. A name in a cell of at least this width is shortened instead."""
 MOST_SECONDS: Final = 253_402_300_800
-"""The year 10000."""
+"""The beginning of the year 10000, in seconds since the epoch."""
 NEEDED: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The steps drawn: positions on the path from `first` to `last`, on the pixels from `left` to `right`.
+    """The drawn steps: positions on the path from `first` to `last`, on the pixels from `left` to `right`.
 
-    `now`: the position of the path's last pair, whose step is `seq`.
+    `now`: position of the path's last pair, whose step is `seq`.
     """
 
     first: int
@@ -60,7 +60,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @property
     def positions(self) -> range:
-        """All that are drawn."""
+        """All drawn positions."""
         return range(self.first, self.last + 1)
 
     def x(self, position: float) -> float:
@@ -76,10 +76,10 @@ def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: floa
     """Return the axis of an alarm.
 
     Args:
-        evidence: of the alarm.
-        begins: positions at which interventions set in; all of them are drawn.
-        ends: last position of which anything is known.
-        left: pixel at which it begins.
+        evidence: evidence of the alarm.
+        begins: positions at which interventions begin; all of them are drawn.
+        ends: last position with any data.
+        left: pixel at which the axis begins.
     """
     now = len(evidence.path) - 1
     last = max(min(ends, max(now, min([*begins, now]) + MOST_STEPS - 1)), now + 1)
@@ -88,7 +88,7 @@ def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: floa
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """A vertical axis. `clipped`: some of the bounds given are beyond it."""
+    """A vertical axis. `clipped`: True if some of the given bounds are outside the axis."""
 
     low: float
     high: float
@@ -96,7 +96,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 def scale_of(lines: Sequence[float], bounds: Sequence[float] = (), *, reward: bool) -> Scale:
-    """Return the axis over the range of some lines: of their bounds too, unless these would flatten the lines.
+    """Return the axis over the range of some lines. It includes their bounds, unless these would flatten the lines.
 
     >>> scale_of([0.7, 0.9], [0.65, 0.92], reward=False).clipped, scale_of([0.7, 0.74], [0.0], reward=False).clipped
     (False, True)
@@ -120,7 +120,7 @@ class Band(msgspec.Struct, frozen=True):
     height: float
 
     def at(self, position: float, value: float) -> Point:
-        """Return the pixel of a value at a step; at the edge if it is beyond the axis."""
+        """Return the pixel of a value at a step. A value outside the axis is drawn at its edge."""
         return self.timeline.x(position), self.y(value)
 
     def y(self, value: float) -> float:
@@ -130,7 +130,7 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class Sheet:
-    """A picture under way. `y`: where the next part begins, in pixels; `notes`: position -> what is said of it."""
+    """A picture in progress. `y`: y coordinate of the next part, in pixels; `notes`: position -> texts on this step."""
 
     def __init__(self, canvas: Canvas, timeline: Timeline, y: float) -> None:
         self.canvas, self.timeline, self.y = canvas, timeline, y
@@ -139,7 +139,7 @@ class Sheet:
         self._marks: Sequence[tuple[float, str, Ink]] = ()
 
     def marks(self, named: Sequence[tuple[float, str, Ink]]) -> None:
-        """Write what begins at some positions, over the bands; lines through all of them follow."""
+        """Write texts over the bands at some positions. Lines through all later bands mark these positions."""
         self._marks, self._under = named, self.canvas.drawn
         for position, what, ink in named:
             x, wide = self.timeline.x(position), width_of(what, 12, bold=True)
@@ -150,7 +150,7 @@ class Sheet:
         self._top = self.y
 
     def heading(self, text: str, aside: str = "", ink: Ink = INK) -> None:
-        """Write what the next band shows; `aside`: at the right of it."""
+        """Write the heading of the next band. `aside`: text to the right of it."""
         self.y += 12
         room = WIDTH - 2 * MARGIN - width_of(text, 13, bold=True) - 16
         self.canvas.text((MARGIN, self.y + 13), text, bold=True, ink=ink, halo=True)
@@ -166,7 +166,7 @@ class Sheet:
         self.y += self.canvas.paragraph((MARGIN, self.y + 11), text, size=12, ink=FAINT)
 
     def band(self, height: float, scale: Scale, *, percent: bool) -> Band:
-        """Return the next band, with its ground and ticks drawn."""
+        """Return the next band, with its background and ticks drawn."""
         timeline, canvas = self.timeline, self.canvas
         band = Band(timeline, scale, self.y + 6, height)
         split = timeline.x(timeline.now + 0.5)
@@ -180,7 +180,7 @@ class Sheet:
         return band
 
     def threshold(self, band: Band, comparison: str, bound: float | None) -> None:
-        """Draw a required value over the width of a band, and the side that misses it as a tint."""
+        """Draw a required value over the width of a band, with a tint on the side that violates it."""
         if bound is None:
             return
         (left, right), y = (band.timeline.left, band.timeline.right), band.y(bound)
@@ -189,7 +189,7 @@ class Sheet:
         self.canvas.line((left, y), (right, y), ink=INK, width=1.4, dash="1 3")
 
     def unknown(self, band: Band, begin: float, end: float, why: str = "") -> None:
-        """Hatch a part of a band, between two positions, of which nothing is known."""
+        """Hatch a part of a band, between two positions, for which nothing is known."""
         left, right = (band.timeline.x(each) for each in (begin, end))
         if right > left:
             size = right - left, band.height
@@ -200,9 +200,9 @@ class Sheet:
                 )
 
     def lane(self, name: str, texts: Mapping[int, str], ink: Ink = INK) -> None:
-        """Write a word at each of some positions, once for equal ones side by side; on their sides if that is too wide.
+        """Write a word at each of some positions. Equal neighbouring words are written once, and wide words are turned.
 
-        What is still too long loses its middle; the step's numbers have it in full.
+        A word that is still too long loses its middle; the step's notes have the whole word.
         """
         timeline, canvas = self.timeline, self.canvas
         drawn = [(position, texts[position]) for position in timeline.positions if position in texts]
@@ -229,7 +229,10 @@ class Sheet:
         self.y += height + 3
 
     def finish(self, evidence: Evidence) -> None:
-        """Draw the steps and times, the lines of the marks, and the numbers of each step. Call it once, at the end."""
+        """Draw the steps and times, the lines of the marks, and the numbers of each step.
+
+        Call this once, at the end.
+        """
         timeline, canvas = self.timeline, self.canvas
         bottom = self.y + 2
         canvas.line((timeline.left, bottom), (timeline.right, bottom), ink=FAINT)
@@ -268,7 +271,7 @@ class Sheet:
 
 
 def clock(seconds: float, *, day: bool = False) -> str:
-    """Return a time as UTC text; empty if out of range: an agent's clock may send anything."""
+    """Return a time as UTC text; "" if it is out of range, because an agent's clock may send anything."""
     if not 0 <= seconds < MOST_SECONDS:
         return ""
     date, time = str(np.datetime64(int(seconds), "s")).split("T")
@@ -276,21 +279,24 @@ def clock(seconds: float, *, day: bool = False) -> str:
 
 
 def _interval(span: float, most: int, least: float = 0.0) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten of which at most `most` make up `span`; `least` at least."""
+    """Return the smallest interval for at most `most` ticks in `span`: 1, 2 or 5 times a power of ten.
+
+    The interval is at least `least`.
+    """
     wanted = max(span / most, least, 1e-9)
     scale = 10.0 ** math.floor(math.log10(wanted) + 1e-9)
     return next(scale * part for part in (1, 2, 5, 10) if scale * part >= wanted * (1 - 1e-9))
 
 
 def ticks(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
-    """Return round numbers from `low` to `high`, evenly apart."""
+    """Return round, evenly spaced numbers from `low` to `high`."""
     step = _interval(high - low, most, least)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
 
 
 def figure(number: float, *, reward: bool) -> str:
-    """Return a value as text: a probability in percent."""
+    """Return a value as text. A probability is in percent."""
     return f"{number:.4g}" if reward else f"{100 * number:.1f} %"
 
 

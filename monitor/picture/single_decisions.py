@@ -1,4 +1,4 @@
-"""The decisions on the path: the value if one of them had been another, and the action that matters most."""
+"""The decisions on the path: the value if one of them had been different, and the action that matters most."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from monitor.picture.explanation import Explanation
 from monitor.picture.sheet import figure
 
 DIGITS = 9
-"""Decimals to which values are compared: rounding must not choose among equals."""
+"""Decimals to which values are compared, so that rounding errors do not choose among equal values."""
 
 
 class Decided(NamedTuple):
-    """A decision with the action that serves the goal most in its place. `instead`: both, in words."""
+    """A decision, with its best other action for the goal. `instead`: both actions, in words."""
 
     position: int
     instead: str
@@ -22,7 +22,7 @@ class Decided(NamedTuple):
 
 
 def decisions_of(alarm: Explanation) -> list[Decided]:
-    """Return the decisions since the takeover, oldest first; none if that is not defined for the formula."""
+    """Return the decisions since the takeover, oldest first; none if they are not defined for the formula."""
     report = alarm.recourse
     if report is None:
         return []
@@ -41,7 +41,7 @@ def decisions_of(alarm: Explanation) -> list[Decided]:
 
 
 def decisions_in_words(alarm: Explanation) -> list[str]:
-    """Return which decision mattered most, a sentence; none without decisions."""
+    """Return a sentence on the decision that mattered most; nothing without decisions."""
     decided = decisions_of(alarm)
     if not decided:
         return []

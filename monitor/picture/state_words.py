@@ -1,4 +1,4 @@
-"""States in words: names where the model has them, else labels and numbers."""
+"""Descriptions of states: names if the model has them, else labels and numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from monitor.model import MDP
 
 PLACE: Final = re.compile(r"row (\d+) column (\d+)(?: \(.*\))?$")
-"""The name of a cell of a grid, which is drawn in the same picture, and its labels, which are drawn there."""
+"""The name of a cell of a grid, with its labels. The same picture shows both the grid and the labels."""
 
 
 def state_in_words(model: MDP, state: int) -> str:
@@ -26,8 +26,8 @@ def state_in_words(model: MDP, state: int) -> str:
 
 
 def state_in_brief(model: MDP, state: int) -> str:
-    """Return `state_in_words` for a place that says it is a state: a bare number has no word before it.
+    """Return `state_in_words` for a place where it is clear that it is a state. A number has no word before it.
 
-    A cell of a grid, which the same picture draws, is `2,0` for `row 2 column 0`.
+    A cell of a grid in the same picture is written `2,0` for `row 2 column 0`.
     """
     return PLACE.sub(r"\1,\2", state_in_words(model, state).removeprefix("state "))

@@ -1,7 +1,8 @@
-"""A small writer of SVG: shapes in the order they are drawn, every text escaped, every number short.
+"""A small writer of SVG. Shapes are in the order of drawing, every text is escaped, and every number is short.
 
-Ink, dash and hatch are chosen so that the picture survives a black-and-white printer and a colour-blind reader: what
-differs in colour differs in line or pattern too. Colours are those of Okabe & Ito, "Color Universal Design" (2008).
+Colours, dashes and hatches are chosen so that the picture also works in black and white and for colour-blind readers.
+Elements that differ in colour also differ in line or pattern. The colours are from Okabe & Ito, "Color Universal
+Design" (2008).
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ ALTERNATIVE: Final = "#00508a"
 FIRING: Final = "#a8071a"
 PAPER: Final = "#ffffff"
 RULE: Final = "#d3d7dd"
-"""The colours of the style sheet of the status page. Text in them has a contrast of 4.5 to 1 and more; `RULE` is for
-lines that only guide the eye.
+"""The colours of the style sheet of the status page.
+
+`RULE` is only for lines that guide the eye; the other colours have a contrast of at least 4.5 to 1.
 """
 AHEAD: Final = "#f1f2f4"
-"""Ground of what is to come."""
+"""Background of the future."""
 
 DARK: Final = {
     PAPER: "#191d22",
@@ -36,10 +38,10 @@ DARK: Final = {
     RULE: "#363d46",
     AHEAD: "#22272d",
 }
-"""Colour -> the one in dark mode, as legible there as the first is on white."""
+"""Colour -> its colour in dark mode, which is as legible there as the first is on white."""
 
 BREAKS: Final = "\t\n"
-"""Control characters allowed in text. The others are invalid in XML, or control a terminal that shows them."""
+"""Control characters that are allowed in text. Others are invalid in XML, or control a terminal that shows them."""
 
 Ink = str
 Point = tuple[float, float]
@@ -54,7 +56,7 @@ text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; }
 .step:hover .numbers, .step:focus .numbers { visibility: visible; }
 svg:has(.step:hover) .step:not(:hover) .numbers { visibility: hidden; }
 """
-"""With the numbers of a step, which are hidden where nothing points at it."""
+"""Style sheet. The numbers of a step are hidden unless the step is pointed at."""
 PATTERNS: Final = f"""
 <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
 <rect width="6" height="6" fill="{PAPER}"/><line x1="0" y1="0" x2="0" y2="6" stroke="{FAINT}" stroke-width="2.4"/>
@@ -72,14 +74,14 @@ PATTERNS: Final = f"""
 
 
 EDGE: Final = 16.0
-"""Pixels at the left and right of a picture in which there is no text."""
+"""Width, in pixels, of the margins without text at the left and right of a picture."""
 MEAN: Final = 0.56
 WIDE: Final = 0.64
-"""Width of a character of long texts, of ordinary and bold type, relative to the size of the type: of wide fonts."""
+"""Largest width of a character in long texts, of normal and bold type, relative to the type size, in wide fonts."""
 
 
 def shortened(text: str, room: float, *, size: float, bold: bool = False) -> str:
-    """Return a text that is at most `room` pixels wide, by wide fonts: with its middle left out if it is longer."""
+    """Return a text that is at most `room` pixels wide in wide fonts. The middle of a longer text is left out."""
     most = max(int(room / (WIDE if bold else MEAN) / size), 3)
     if len(text) <= most:
         return text
@@ -88,12 +90,15 @@ def shortened(text: str, room: float, *, size: float, bold: bool = False) -> str
 
 
 def width_of(text: str, size: float, *, bold: bool = False) -> float:
-    """Return how wide a text is at most, in pixels."""
+    """Return the largest width of a text, in pixels."""
     return len(text) * size * (WIDE if bold else MEAN)
 
 
 class Canvas:
-    """An SVG document of `width` pixels, its height given at the end. Screen readers read `title` and `description`."""
+    """An SVG document of `width` pixels.
+
+    Its height is given at the end. Screen readers read `title` and `description`.
+    """
 
     def __init__(self, width: float, title: str, description: str) -> None:
         self.width = width
@@ -103,12 +108,12 @@ class Canvas:
 
     @property
     def drawn(self) -> int:
-        """Number of shapes so far: a place in the order in which they cover one another."""
+        """Number of shapes so far. It is a position in the order in which shapes cover one another."""
         return len(self._parts)
 
     @contextmanager
     def under(self, place: int) -> Iterator[None]:
-        """Add what is drawn within under everything that was drawn after `place`."""
+        """Insert the shapes of the block below all shapes that were drawn after `place`."""
         above = self._parts[place:]
         del self._parts[place:]
         yield
@@ -135,13 +140,13 @@ class Canvas:
         self._polygon(points, f' fill="url(#{pattern})"')
 
     def tint(self, points: Sequence[Point], ink: Ink, opacity: float) -> None:
-        """Add a filled polygon that lets through what is below it."""
+        """Add a filled polygon through which lower shapes are visible."""
         self._polygon(points, f' fill="{ink}" fill-opacity="{_n(opacity)}"')
 
     def box(
         self, at: Point, size: Point, *, fill: str = "none", ink: Ink = "none", width: float = 1.0, says: str = ""
     ) -> None:
-        """Add a rectangle; `says` is its tooltip, which screen readers read."""
+        """Add a rectangle. `says`: its tooltip, which screen readers read."""
         title = f"<title>{escape(_writable(says))}</title>" if says else ""
         self._parts.append(
             f'<rect x="{_n(at[0])}" y="{_n(at[1])}" width="{_n(size[0])}" height="{_n(size[1])}" fill="{fill}"'
@@ -167,7 +172,7 @@ class Canvas:
         )
 
     def diamond(self, at: Point, radius: float, *, fill: str = INK) -> None:
-        """Add a square on its corner, the mark of the alternative; the circle is that of nominal."""
+        """Add a square on its corner, the mark of the alternative. The mark of the nominal policy is a circle."""
         x, y = at
         self._polygon([(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)], f' fill="{fill}"')
 
@@ -194,9 +199,10 @@ class Canvas:
         room: float = math.inf,
         turned: bool = False,
     ) -> None:
-        """Add one line of text, its baseline at `at`; a `halo` keeps it legible over lines; `turned`: it goes upwards.
+        """Add one line of text.
 
-        A text wider than `room` pixels, or that would go beyond the edge, loses its middle, and is its own tooltip.
+        The baseline begins at `at`. `halo`: keep the text legible over lines. `turned`: write it upwards. If a text is
+        wider than `room` pixels or would cross the edge, its middle is left out, and the whole text is its tooltip.
         """
         left, right = at[0] - EDGE, self.width - EDGE - at[0]
         if not turned:
@@ -214,7 +220,7 @@ class Canvas:
     def paragraph(
         self, at: Point, content: str, *, size: float = 14, columns: int = 0, ink: Ink = INK, bold: bool = False
     ) -> float:
-        """Add lines of at most `columns` characters (0: up to the right edge); return their height in pixels."""
+        """Add lines of at most `columns` characters (0: up to the right edge). Return their height in pixels."""
         most = int((self.width - EDGE - at[0]) / (WIDE if bold else MEAN) / size)
         lines = textwrap.wrap(content, columns or most) or [""]
         for n, line in enumerate(lines):
@@ -222,7 +228,10 @@ class Canvas:
         return len(lines) * size * 1.4
 
     def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:
-        """Add an area that the keyboard reaches too, whose numbers appear at `below` while it is pointed at."""
+        """Add an area that the keyboard also reaches.
+
+        Its numbers appear at `below` while it is pointed at or focused.
+        """
         self._readings.append((at, size, lines, below))
 
     def _draw_readings(self, height: float) -> None:
@@ -244,7 +253,7 @@ class Canvas:
     def document(self, height: float) -> str:
         """Return the SVG document."""
         self._draw_readings(height)
-        role = "graphics-document" if self._readings else "img"  # an image has no parts that are reached
+        role = "graphics-document" if self._readings else "img"  # an image has no focusable parts
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(self.width)} {_n(height)}"',
@@ -261,7 +270,7 @@ class Canvas:
 
 
 def _in_the_dark() -> str:
-    """Return the dark colours as CSS, which overrides the colour attributes; other renderers ignore it."""
+    """Return the dark colours as CSS, which overrides the colour attributes. Other renderers ignore it."""
     rules = [f'[{what}="{light}"] {{ {what}: {dark}; }}' for light, dark in DARK.items() for what in ("fill", "stroke")]
     return "@media screen and (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"
 

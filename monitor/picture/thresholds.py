@@ -1,4 +1,4 @@
-"""Where one number alone decides whether a label holds: lines that a picture of an alarm draws for its goal."""
+"""Thresholds of labels: the values of one feature at which a label begins or ceases to hold, drawn as lines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from monitor.arrays import Floats
 from monitor.worlds import CheckedWorld
 
 CELLS: Final = 256
-"""Cells of the range in which a change is looked for; two changes within a cell are missed."""
+"""Number of cells of the range in which changes are looked for. Two changes within one cell are missed."""
 HALVINGS: Final = 60
 NEAR: Final = 1e-6
-"""Fraction of the range within which two changes are the same."""
+"""Two changes are equal if they differ by at most this fraction of the range."""
 
 
 class LabelThreshold(msgspec.Struct, frozen=True):
-    """A number of a feature, and whether the label holds below it or above it."""
+    """A value of a feature, and whether the label holds below or above it."""
 
     value: float
     below: bool
@@ -28,11 +28,12 @@ class LabelThreshold(msgspec.Struct, frozen=True):
 def thresholds(
     world: CheckedWorld, label: str, column: int, states: Floats, ends: tuple[float, float]
 ) -> list[LabelThreshold]:
-    """Return where the label begins or ceases to hold as the feature `column` alone moves from one end to the other.
+    """Return the values at which the label begins or ceases to hold if only the feature `column` changes.
 
-    It is tried in `states` [n, f], with their other numbers as they are. A world in code tells no more of a label than
-    where it holds, so this is how a condition such as `level >= 9` is found. Empty if the other numbers move the
-    change: then no line is right. Also of a feature with named values.
+    The feature moves from one end of the range to the other in each of the `states` [n, f], while the other features
+    keep their values. A world in code only says whether a label holds, so conditions such as `level >= 9` are found in
+    this way. The result is empty if the values depend on the other features, because then no line is right. It is also
+    empty for a feature with named values.
     """
     feature = world.features[column]
     low, high = max(ends[0], feature.low), min(ends[1], feature.high)
@@ -42,7 +43,7 @@ def thresholds(
     for state in states:
         here = _changes(world, label, column, state, (low, high))
         if not here:
-            continue  # another number keeps it from holding at all, or makes it hold
+            continue  # another feature decides the label in this state
         if found and not _same(found, here, NEAR * (high - low)):
             return []
         found = found or here

@@ -1,1 +1,1 @@
-"""From recordings with numbers to a world: location and scale of the next state, fitted and written as ONNX graphs."""
+"""From recordings of numbers to a world: location and scale of the next state are fitted and written as ONNX graphs."""

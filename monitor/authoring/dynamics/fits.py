@@ -1,7 +1,7 @@
 """Fits of several numbers by least squares: linear, with boosted trees, or with a small network.
 
-Trees and network correct what the linear fit leaves, so that outside the recorded range a fit goes on as the linear one
-does. Each writes itself as ONNX.
+Trees and networks are fitted to the residuals of the linear fit, so that outside the recorded range a fit continues
+like the linear fit. Each fit writes itself as ONNX.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Kind = Literal["linear", "trees", "network"]
 KINDS: Final[tuple[Kind, ...]] = ("linear", "trees", "network")
 
 MOST: Final = 30_000
-"""Steps that trees and networks are fitted to, drawn from all."""
+"""Largest number of steps that trees and networks are fitted to. They are drawn from all steps."""
 
 
 class Fit(Protocol):
-    """Function of [n, d] to [n, k]."""
+    """A fitted function from [n, d] to [n, k]."""
 
     def predict(self, given: Floats) -> Floats:
-        """Return its values [n, k] for [n, d]."""
+        """Return the function's values [n, k] at the points [n, d]."""
         ...
 
     def write(self, graph: GraphWriter) -> str:
-        """Add it to a graph; return the name of its output."""
+        """Add the function to a graph; return the name of its output."""
         ...
 
 
 class _Linear:
-    """Least squares; the actions, of which one is 1, are the constants."""
+    """Least squares. The one-hot actions take the place of a constant term."""
 
     def __init__(self, given: Floats, wanted: Floats) -> None:
         spread = given.std(axis=0) + (given.std(axis=0) == 0.0)
@@ -50,7 +50,7 @@ class _Linear:
 
 
 class _Corrected:
-    """The linear fit and a correction of it, in units of what it leaves."""
+    """The linear fit plus a fit of its residuals, in units of their standard deviations."""
 
     def __init__(self, kind: Kind, given: Floats, wanted: Floats, seed: int) -> None:
         self._linear = _Linear(given, wanted)
@@ -69,7 +69,7 @@ class _Corrected:
 
 
 class _Trees:
-    """Gradient boosting (Friedman 2001), which stops when a tenth of the steps is predicted no better."""
+    """Gradient boosting (Friedman 2001). It stops when the prediction of a tenth of the steps no longer improves."""
 
     def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
         library = _Library()
@@ -105,8 +105,8 @@ class _Network:
         model = library.network(
             hidden_layer_sizes=(16, 16), activation="tanh", solver="lbfgs", alpha=30.0, max_iter=200, random_state=seed
         )
-        with warnings.catch_warnings(), library.threads(1):  # small matrices: faster than on several
-            warnings.simplefilter("ignore")  # of not having converged: held-out steps judge it
+        with warnings.catch_warnings(), library.threads(1):  # for small matrices, one thread is faster than several
+            warnings.simplefilter("ignore")  # about convergence, because held-out steps judge the fit
             self._model = model.fit(
                 (given - self._mean) / self._spread, wanted if wanted.shape[1] > 1 else wanted[:, 0]
             )
@@ -124,12 +124,12 @@ class _Network:
 
 
 def fitted(kind: Kind, given: Floats, wanted: Floats, seed: int) -> Fit:
-    """Return the fit of `wanted` [n, k] by `given` [n, d]. Raises ModelError: scikit-learn is not installed."""
+    """Return the fit of `wanted` [n, k] by `given` [n, d]. Raises ModelError if scikit-learn is not installed."""
     return _Linear(given, wanted) if kind == "linear" else _Corrected(kind, given, wanted, seed)
 
 
 class _Library:
-    """What this uses of scikit-learn. Raises ModelError: it is not installed."""
+    """The functions used from scikit-learn. Raises ModelError if scikit-learn is not installed."""
 
     def __init__(self) -> None:
         try:

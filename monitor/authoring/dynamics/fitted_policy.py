@@ -1,6 +1,6 @@
-"""Policies on the numbers of a state, or of state and inputs: fitted to what was done there, written as ONNX graphs.
+"""Policies on the numbers of a state, or of state and inputs: fitted to actions, and written as ONNX graphs.
 
-A classifier of scikit-learn that is a tree, or a forest, is written as it is.
+A tree or forest of scikit-learn is written exactly.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from monitor.authoring.dynamics.tree_graph import TreeFit, written_exactly
 
 PolicyKind = Kind | Literal["tree"]
 KINDS: Final[tuple[PolicyKind, ...]] = ("linear", "network")
-"""Fits that are compared. Boosted trees are not: a verdict evaluates its policies some 10,000 times, and they take six
-times as long as a network.
+"""Kinds of fits that are compared for a policy.
+
+Boosted trees are not among them. A verdict evaluates its policies about 10,000 times, and boosted trees take six times
+as long as a network.
 """
 IMITATED: Final[tuple[PolicyKind, ...]] = (*KINDS, "tree")
-"""Fits that are compared to imitate a policy, which may have sharp edges."""
+"""Kinds of fits that are compared for an imitation. A policy to imitate may have sharp edges."""
 LEAST: Final = 1e-6
-"""Least probability of an action before they are made to sum to 1."""
+"""Smallest value of an action's probability before the probabilities are divided by their sum."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedPolicy:
-    """Probabilities of actions as a function of the numbers of a state, or of state and inputs: `width` in all.
+    """Probabilities of actions as a function of `width` numbers: those of a state, or of state and inputs.
 
-    `kind`: of the fit. `error`: its squared error on states that it was not fitted to, over that of always giving the
-    frequency of each action (Brier 1950); 0 is perfect.
+    `kind`: kind of the fit. `error`: squared error on states that the policy was not fitted to, divided by the error of
+    always predicting each action's frequency (Brier 1950); 0 is perfect.
     """
 
     kind: PolicyKind
@@ -46,7 +48,7 @@ class FittedPolicy:
         return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
     def content(self, actions: int) -> bytes:
-        """Return its ONNX bytes: input `state` [batch, width], output `y` [batch, actions], both 64-bit floats."""
+        """Return the policy's ONNX bytes: input `state` [batch, width], output `y` [batch, actions], 64-bit floats."""
         graph = GraphWriter({"state": self.width})
         one = graph.node("Add", graph.node("MatMul", "state", np.zeros((self.width, 1))), np.ones((1, 1)))
         graph.given = graph.node("Concat", "state", one, axis=1)
@@ -60,8 +62,8 @@ def fitted_policy(
 ) -> FittedPolicy:
     """Return the policy fitted to states [n, f] and distributions over actions [n, A] by least squares.
 
-    Of several `kinds` it is the one with the lowest squared error on `held` states and distributions.
-    Raises ModelError: scikit-learn is not installed.
+    If there are several `kinds`, the fit with the lowest squared error on the `held` states and distributions is
+    returned. Raises ModelError if scikit-learn is not installed.
     """
     states, wanted = held
     usual = float(((wanted - fit[1].mean(axis=0)) ** 2).sum()) + np.finfo(np.float64).tiny
@@ -80,11 +82,7 @@ def written_classifier(
     seen: tuple[Sequence[int], int],
     chosen: tuple[Sequence[int], int],
 ) -> bytes | None:
-    """Return the ONNX bytes of a tree or a forest of scikit-learn that chooses as its `predict`; None: it is neither.
-
-    `seen`: the columns that it takes, of an observation of so many. `chosen`: the actions that its classes are, of so
-    many.
-    """
+    """Return the ONNX bytes of a tree or forest of scikit-learn that acts as its `predict`; None if it is neither."""
     (columns, width), (actions, count) = seen, chosen
     trees = [each.tree_ for each in getattr(classifier, "estimators_", [classifier]) if hasattr(each, "tree_")]
     plain = type(classifier).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier",
@@ -102,7 +100,7 @@ def written_classifier(
     scores = written_exactly(graph, graph.node("MatMul", "state", taken), sums)
     place = np.zeros((classes, count))
     place[np.arange(classes), list(actions)] = 1.0
-    best = graph.node("ArgMax", scores, axis=1, keepdims=0)  # the first class of several, as its own
+    best = graph.node("ArgMax", scores, axis=1, keepdims=0)  # of equal scores the first, as in scikit-learn
     return graph.content(graph.node("Gather", place, best, axis=0), count)
 
 

@@ -1,4 +1,4 @@
-"""Checks of a learned world on episodes that it was neither fitted to nor chosen by."""
+"""Checks of a learned world on episodes that were used neither to fit nor to choose it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.worlds.location_scale import LocationScale
 
 LEVEL: Final = 0.001
-"""Level of each kind of test, over all features together."""
+"""Level of each kind of test, for all features together."""
 NOISE_APART: Final = 0.05
 FORECAST_APART: Final = 0.1
 RELATED: Final = 0.1
-"""A difference from uniform (of two distribution functions), and a correlation, that counts if it is significant."""
+"""Smallest difference from the uniform distribution function, and smallest correlation, that count if significant."""
 HORIZON: Final = 10
 DRAWS: Final = 200
 FORECASTS: Final = 500
-"""Forecasts at most, drawn from all."""
+"""Largest number of forecasts. They are drawn from all forecasts."""
 COVERED: Final = 0.8
 NEIGHBOURS: Final = 5
-"""A forecast takes the action of one of so many recorded steps with the nearest state and inputs."""
+"""Number of recorded steps with the nearest state and inputs. A forecast takes the action of one of them."""
 MEMORY: Final = 50_000
 IMPOSSIBLE: Final = 0.001
 LEAST_STEPS: Final = 100
@@ -36,25 +36,27 @@ BINS: Final = 10
 
 
 class TestResult(NamedTuple):
-    """A difference from what would be right, or a correlation, and its p-value."""
+    """Result of a test: `size`, a difference from the correct value or a correlation, and `chance`, its p-value."""
 
     size: float
     chance: float
 
     def fails(self, least: float, level: float) -> bool:
-        """Return whether it is at least so large, and significant."""
+        """Return whether the size is larger than `least` and significant at `level`."""
         return abs(self.size) > least and self.chance < level
 
 
 @dataclass(frozen=True)
 class ForecastCheck:
-    """What the checks say of the forecasts of a number: an input as it is resampled, or a feature.
+    """Checks of the forecasts of one number, a feature or a resampled input.
+
+    A forecast is for the last of `HORIZON` steps.
 
     Attributes:
-        name: of the number.
-        covered: fraction of what came, in the last of `HORIZON` steps, within the middle `COVERED` of the forecasts.
-        forecast: distance of the ranks of what came from the uniform distribution.
-        problems: why the number is not good enough.
+        name: name of the number.
+        covered: fraction of the outcomes within the middle `COVERED` of their forecasts.
+        forecast: distance of the outcomes' ranks in their forecasts from the uniform distribution.
+        problems: reasons why the forecasts are not good enough.
     """
 
     name: str
@@ -65,13 +67,13 @@ class ForecastCheck:
 
 @dataclass(frozen=True)
 class FeatureCheck(ForecastCheck):
-    """What the checks say of a feature; its forecasts are of the state after `HORIZON` steps.
+    """Checks of a feature. Its forecasts are of the state after `HORIZON` steps.
 
     Attributes:
         score, baseline: mean score of the world and of the baseline.
         histogram: fractions of the inverted noise in `BINS` equal parts of (0, 1).
-        uniform: distance of its distribution from the uniform one.
-        related: correlation with the noise of the step before.
+        uniform: distance of the noise from the uniform distribution.
+        related: correlation of the noise with the noise of the step before.
     """
 
     score: float
@@ -85,8 +87,8 @@ class FeatureCheck(ForecastCheck):
 class Judgement:
     """Checks of a world.
 
-    `steps`, `paths`, `forecasts`: that it was checked on. `gain`: score less that of the baseline, and its standard
-    error. `problems`: why it is not good enough; none if it is.
+    `steps`, `paths`, `forecasts`: their numbers in the checks. `gain`: score of the world minus the score of the
+    baseline, and its standard error. `problems`: reasons why the world is not good enough; empty if it is.
     """
 
     features: tuple[FeatureCheck, ...]
@@ -141,7 +143,7 @@ def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Ju
 
 
 def _too_few(parts: Parts) -> Iterator[str]:
-    """Yield what was recorded too seldom."""
+    """Yield a sentence for each action, and for the held-out steps, if there are too few recorded steps."""
     for name, count in zip(parts.fit.actions, np.bincount(parts.fit.a, minlength=len(parts.fit.actions)), strict=True):
         if count < LEAST_TAKEN:
             yield f"action {name!r} was taken in {count} steps only of those that were learned from; record more"
@@ -152,7 +154,7 @@ def _too_few(parts: Parts) -> Iterator[str]:
 def _input_checks(
     world: LocationScale, steps: RecordedSteps, windows: Ints, rng: np.random.Generator
 ) -> tuple[ForecastCheck, ...]:
-    """Return the checks of resampled inputs: those of a window's last step, as seen from its first."""
+    """Return the checks of resampled inputs. The input of a window's last step is forecast from its first step."""
     if world.resample is None or not len(windows):
         return ()
     first, last = steps.w[windows[:, 0]], steps.w[windows[:, -1]]
@@ -174,7 +176,7 @@ def _covered(ranks: Floats) -> float:
 
 
 def _ranks(drawn: Floats, seen: Floats, rng: np.random.Generator) -> Floats:
-    """Return where among the draws [n, DRAWS, k] the numbers that came [n, k] are, in (0, 1); ties at random."""
+    """Return the ranks in (0, 1) of the outcomes [n, k] among the draws [n, DRAWS, k]. Ties are broken at random."""
     below, equal = ((compared(drawn, seen[:, np.newaxis])).sum(axis=1) for compared in (np.less, np.equal))
     return np.asarray((below + rng.uniform(size=below.shape) * (equal + 1)) / (DRAWS + 1))
 
@@ -192,10 +194,10 @@ def _problems(name: str, uniform: TestResult, related: TestResult, forecast: Tes
 
 
 def _from_uniform(values: Floats, estimated: float = np.inf) -> TestResult:
-    """Return the distance of Kolmogorov and Smirnov from the uniform distribution, with its asymptotic p-value.
+    """Return the Kolmogorov-Smirnov distance from the uniform distribution, with its asymptotic p-value.
 
-    `estimated`: from how many values the distribution that should make these uniform was estimated, as in a test of two
-    samples.
+    If the values were made uniform by an estimated distribution, `estimated` is the number of values behind the
+    estimate. The test is then that of two samples.
     """
     if not len(values):
         return TestResult(0.0, 1.0)
@@ -206,7 +208,7 @@ def _from_uniform(values: Floats, estimated: float = np.inf) -> TestResult:
 
 
 def _correlation(values: Floats, path: Ints) -> TestResult:
-    """Return the correlation with the value before on the same path."""
+    """Return the correlation of each value with the value before it on the same path."""
     order = np.argsort(path, kind="stable")
     same = path[order][1:] == path[order][:-1]
     before, after = values[order][:-1][same], values[order][1:][same]
@@ -217,9 +219,10 @@ def _correlation(values: Floats, path: Ints) -> TestResult:
 
 
 def _forecast_ranks(world: LocationScale, parts: Parts, windows: Ints, rng: np.random.Generator) -> Floats:
-    """Return where among draws of the world the recorded state `HORIZON` steps later is, [n, f] in (0, 1).
+    """Return the ranks, [n, f] in (0, 1), of the recorded states after `HORIZON` steps among draws of the world.
 
-    Inputs are those recorded. Actions are not, as they depend on what is forecast: they follow recorded behaviour.
+    The inputs are the recorded ones. Recorded actions depend on the forecast states, so the draws take actions from the
+    recorded behaviour instead.
     """
     steps = parts.check
     low, high = (np.array([getattr(each, end) for each in world.features]) for end in ("low", "high"))
@@ -234,7 +237,7 @@ def _forecast_ranks(world: LocationScale, parts: Parts, windows: Ints, rng: np.r
 
 
 def _windows(path: Ints, rng: np.random.Generator) -> Ints:
-    """Return the rows of `HORIZON` consecutive steps of one path, [n, HORIZON], which do not overlap."""
+    """Return windows that do not overlap, as the rows of `HORIZON` consecutive steps of one path, [n, HORIZON]."""
     order = np.argsort(path, kind="stable")
     starts = np.flatnonzero(np.diff(path[order], prepend=path[order][0] - 1 if len(path) else 0))
     ends = np.append(starts[1:], len(order))
@@ -245,7 +248,7 @@ def _windows(path: Ints, rng: np.random.Generator) -> Ints:
 
 
 class _Behaviour:
-    """Actions as recorded in the nearest states, with inputs, in units of their standard deviations."""
+    """Draws actions that were recorded in the nearest states and inputs, in units of their standard deviations."""
 
     def __init__(self, steps: RecordedSteps, rng: np.random.Generator) -> None:
         rows = rng.permutation(len(steps))[:MEMORY]

@@ -1,4 +1,4 @@
-"""What a learned world keeps of its recordings: where actions were recorded, and inputs to resample later ones from."""
+"""Recorded data that a learned world keeps: the ranges in which actions were recorded, and inputs for resampling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitor.worlds.world_manifest import File
 
 
 def with_recorded_actions(world: Candidate, draft: Draft, parts: Parts) -> Candidate:
-    """Return the world with where each action was recorded, in the steps it was fitted to and chosen by."""
+    """Return the world with the ranges in which each action was recorded, in the steps for fitting and choosing."""
     names = [each.name for each in (*draft.features, *draft.inputs)]
     a, x, w = (np.concatenate([getattr(part, name) for part in (parts.fit, parts.choice)]) for name in ("a", "x", "w"))
     found = recorded_actions(names, draft.actions, a, np.concatenate([x, w], axis=1))
@@ -22,7 +22,7 @@ def with_recorded_actions(world: Candidate, draft: Draft, parts: Parts) -> Candi
 
 
 def with_recorded_inputs(world: Candidate, draft: Draft, parts: Parts) -> Candidate:
-    """Return the world with the inputs of the steps it was fitted to and chosen by; those it is checked on stay out."""
+    """Return the world with the inputs of the steps used to fit or choose it, without the steps that check it."""
     if not draft.inputs:
         return world
     learned_from = parts.fit, parts.choice

@@ -16,22 +16,22 @@ from monitor.worlds import with_inputs
 from monitor.worlds.location_scale import LocationScale
 
 MOST: Final = 1_000
-"""Held-out transitions after which a forecast is made, drawn from all."""
+"""Largest number of held-out transitions with a forecast. They are drawn from all of them."""
 BLOCK: Final = 100
-"""Transitions whose forecasts are made at once."""
+"""Number of transitions whose forecasts are computed together."""
 DRAWS: Final = 200
-"""Of a forecast. They add at most half a percent of the squared error of always forecasting the frequency."""
+"""Number of draws for each forecast. Their variance is at most 0.5 % of the squared error of the plain frequency."""
 
 
 class ForecastingWorld:
     """A learned world, under the policy of the recordings, as a `Forecaster`.
 
     Args:
-        world: the world, and the policy.
-        problems: why the world is not good enough.
-        steps: the recorded steps that it was not learned from; other transitions have no forecast.
-        paths: [n] of the held-out transitions, one path after another.
-        seed: of the draws.
+        world: the world and the policy.
+        problems: reasons why the world is not good enough.
+        steps: recorded steps that the world was not learned from. Other transitions have no forecast.
+        paths: [n] paths of the held-out transitions, one path after another.
+        seed: seed of the draws.
     """
 
     name = "a world with numbers"
@@ -53,19 +53,22 @@ class ForecastingWorld:
         self._first = cache(self._first_time)
 
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
-        """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not made."""
+        """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: no forecast."""
         assert horizon <= LONGEST, "further steps are not drawn"
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label) <= horizon).mean(axis=1)
         return ForecastSet(found, np.full(self._count, float(DRAWS)))
 
     def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
-        """Return the gain of a history, which is not computed, and why the world is not good enough."""
+        """Return the gain of a history, always NaN for a world, and the reasons why the world is not good enough."""
         del names
         return np.nan, self._problems
 
     def _first_time(self, label: str) -> Ints:
-        """Return the step at which a label first holds in each draw, [rows, DRAWS]; after all horizons if in none."""
+        """Return the step at which a label first holds in each draw, [rows, DRAWS].
+
+        If never, it is after all horizons.
+        """
         rng = np.random.default_rng(self._seed)
         blocks = np.array_split(self._at, np.arange(BLOCK, len(self._at), BLOCK))
         drawn = (self._drawn(label, at, rng) for at in blocks if len(at))
@@ -84,7 +87,7 @@ class ForecastingWorld:
         return first.reshape(-1, DRAWS)
 
     def _inputs(self, at: Ints, rng: np.random.Generator) -> Floats:
-        """Return the inputs of the steps to come, [LONGEST + 1, draws, i]: those recorded next, then resampled ones."""
+        """Return the inputs of the coming steps, [LONGEST + 1, draws, i]: the recorded ones, then resampled ones."""
         now = self._steps.w[self._after[at]]
         found = np.empty((LONGEST + 1, len(at) * DRAWS, now.shape[1]))
         found[0] = np.repeat(now, DRAWS, axis=0)
@@ -98,9 +101,10 @@ class ForecastingWorld:
 
 
 def _steps_of(paths: Ints, steps: RecordedSteps) -> Ints:
-    """Return the recorded step that each transition is, [n]; -1 where its next state was not recorded.
+    """Return the recorded step of each transition, [n]; -1 if its next state was not recorded.
 
-    Both are in the order of their rows within a path. A path lacks the next state of its last transition at most.
+    Steps and transitions are in the order of their rows within a path. At most the last transition of a path lacks its
+    next state.
     """
     rows, found = steps.by_path(), np.full(len(paths), -1)
     different, begins, counts = np.unique(paths, return_index=True, return_counts=True)
@@ -111,7 +115,7 @@ def _steps_of(paths: Ints, steps: RecordedSteps) -> Ints:
 
 
 def _following(steps: RecordedSteps) -> Ints:
-    """Return the step after each step of the same path; the step itself if there is none."""
+    """Return for each step the next step of the same path, or the step itself if there is none."""
     after = np.arange(len(steps))
     for rows in steps.by_path().values():
         after[rows[:-1]] = rows[1:]

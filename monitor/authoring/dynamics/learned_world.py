@@ -1,7 +1,7 @@
-"""Candidates for a learned world, and the choice among them by their score on episodes that they were not fitted to.
+"""Candidates for a learned world, and the choice among them by their scores on episodes that they were not fitted to.
 
-A world is location + scale x noise: `fits` gives both, and the noise is what the chosen location and scale leave of the
-episodes held back for the choice, since of its own steps a flexible fit leaves too little.
+A world is location + scale x noise. `fits` gives location and scale. The noise is the residuals in the episodes that
+are held back for the choice, because the residuals of a flexible fit on its own steps are too small.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ from monitor.worlds.location_scale import LocationScale
 from monitor.worlds.world_manifest import FeatureSpec, File, Noise, WorldManifest, WorldNumber
 
 PASSES: Final = 20
-"""Steps of the EM algorithm that replaces numbers which were cut off by what they would be expected to be."""
+"""Iterations of the EM algorithm that replaces cut-off numbers by their expectations."""
 RESIDUALS: Final = 1_000
-"""Quantiles of the residuals of a feature that a manifest holds, and at most `ALL_RESIDUALS` of all."""
+"""Number of quantiles of a feature's residuals in a manifest. All features together have at most `ALL_RESIDUALS`."""
 ALL_RESIDUALS: Final = 20_000
 SMALLEST: Final = 1e-6
-"""Least scale, in standard deviations of the feature."""
+"""Smallest scale, in standard deviations of the feature."""
 WITHIN: Final = 0.1
 IMPOSSIBLE: Final = 1e-9
-"""A score is the logarithm of the probability of a number within a tenth of the residuals' standard deviation, and of
-at least this probability."""
+"""Smallest probability in a score.
+
+A score is the logarithm of the probability that a number is within `WITHIN` standard deviations of the residuals, but
+at least of this probability.
+"""
 CLEAR: Final = 3.0
-"""Standard deviations between a location and a bound, for the residual to be taken as not cut off."""
+"""A residual counts as not cut off if its location is at least this many standard deviations from the bound."""
 ENOUGH: Final = 100
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a world is but for its graphs and noise. `stem`: the beginning of the names of its files."""
+    """The description of a world without its graphs and noise. `stem`: first part of the names of its files."""
 
     stem: str
     features: tuple[FeatureSpec, ...]
@@ -56,13 +59,13 @@ class Draft:
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
-        """Return the ends of the ranges, [f] each."""
+        """Return the lower and the upper ends of the features' ranges, [f] each."""
         return np.array([each.low for each in self.features]), np.array([each.high for each in self.features])
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Steps to fit to, to choose by, and to check the chosen world with; whole paths each."""
+    """Steps for fitting, for choosing, and for checking the chosen world. Each part consists of whole paths."""
 
     fit: RecordedSteps
     choice: RecordedSteps
@@ -70,19 +73,19 @@ class Parts:
 
 
 class Form(NamedTuple):
-    """How location and scale are fitted. `varying`: the scale is of the same kind as the location, not constant."""
+    """How location and scale are fitted. `varying`: the scale is fitted like the location; otherwise it is constant."""
 
     kind: Kind
     varying: bool
 
     def __str__(self) -> str:
-        """Return its name."""
+        """Return the name of the form."""
         return f"{self.kind}, {'varying' if self.varying else 'constant'} scale"
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A world that may be chosen. `files`: the content of each file of its manifest. `form`: None for the baseline."""
+    """A candidate world. `files`: the content of each file of its manifest. `form`: None for the baseline."""
 
     form: Form | None
     manifest: WorldManifest
@@ -90,12 +93,12 @@ class Candidate:
 
     @cached_property
     def world(self) -> LocationScale:
-        """The world of its manifest."""
+        """The world that the manifest describes."""
         return LocationScale(self.manifest, lambda file: self.files[file.file], self.manifest.version)
 
     @property
     def name(self) -> str:
-        """Return what it is called where candidates are compared."""
+        """Return the candidate's name in comparisons."""
         return str(self.form or "last value")
 
     @property
@@ -107,7 +110,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean score of a candidate, and its difference to the one taken, with its standard error."""
+    """Mean score of a candidate, and its difference from the score of the chosen one with its standard error."""
 
     name: str
     value: float
@@ -117,9 +120,9 @@ class Score:
 
 
 def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
-    """Return three parts: a fifth of the paths each, but not less than two, to choose and to check.
+    """Return three parts. Those for choosing and for checking have a fifth of the paths each, and at least two paths.
 
-    `first`: paths to check with, as many as there are.
+    `first`: the paths to check with, however many they are.
     """
     paths = np.random.default_rng(seed).permutation(np.unique(steps.path))
     held = max(2, len(paths) // 5)
@@ -132,7 +135,7 @@ def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
 
 
 def candidates(draft: Draft, parts: Parts, seed: int) -> list[Candidate]:
-    """Return worlds of each kind of location, with constant scale and with one of the same kind; simple ones first."""
+    """Return worlds of each kind of location, with a constant and with a fitted scale; the simplest come first."""
     found, wanted = [], _wanted(draft, parts.fit, seed)
     for kind in KINDS:
         location = fitted(kind, parts.fit.given, wanted, seed)
@@ -141,18 +144,18 @@ def candidates(draft: Draft, parts: Parts, seed: int) -> list[Candidate]:
 
 
 def refitted(form: Form, draft: Draft, parts: Parts, seed: int) -> Candidate:
-    """Return the world of this form."""
+    """Return the world of this form, fitted to these parts."""
     location = fitted(form.kind, parts.fit.given, _wanted(draft, parts.fit, seed), seed)
     return _scaled(form, draft, parts, location, seed)
 
 
 def unchanged(draft: Draft, parts: Parts) -> Candidate:
-    """Return the baseline: the state stays as it is, but for noise of constant scale."""
+    """Return the baseline: the next state is the last state plus noise of constant scale."""
     return _candidate(None, draft, parts.choice, _Unchanged(len(draft.features)), None)
 
 
 def chosen(worlds: Sequence[Candidate], parts: Parts) -> tuple[Candidate, list[Score]]:
-    """Return the best world, and the scores of all. One after another must be better by more than a standard error."""
+    """Return the best world, and the scores of all. A later world must be better by more than one standard error."""
     within = tolerances(worlds, parts.choice)
     found = [scores(each, parts.choice, within).sum(axis=1) for each in worlds]
     best = 0
@@ -172,7 +175,7 @@ def scores(candidate: Candidate, steps: RecordedSteps, within: Floats) -> Floats
 
 
 def per_path(values: Floats, steps: RecordedSteps) -> tuple[float, float]:
-    """Return the mean of values [n], and its standard error by paths."""
+    """Return the mean of values [n], and its standard error with paths as independent units."""
     number = np.unique(steps.path, return_inverse=True)[1]
     mean = float(values.mean())
     apart = np.bincount(number, weights=values - mean)
@@ -181,7 +184,7 @@ def per_path(values: Floats, steps: RecordedSteps) -> tuple[float, float]:
 
 
 def tolerances(worlds: Sequence[Candidate], steps: RecordedSteps) -> Floats:
-    """Return [f], a tenth of the standard deviation of the residuals of the best location."""
+    """Return the tolerance of each feature, [f]: `WITHIN` standard deviations of the residuals of the best location."""
     left = [(steps.x_next - each.world.located(steps.x, steps.a, steps.w)[0]).std(axis=0) for each in worlds]
     return np.asarray(WITHIN * np.maximum(np.min(left, axis=0), SMALLEST * steps.x.std(axis=0)))
 
@@ -198,7 +201,7 @@ class _Unchanged:
 
 
 def _wanted(draft: Draft, steps: RecordedSteps, seed: int) -> Floats:
-    """Return what locations are fitted to, [n, f]: the next state; of a number that was cut off, its expectation."""
+    """Return the targets for the fits of locations, [n, f]: the next state, with expectations for cut-off numbers."""
     given, wanted, unsure = steps.given, steps.x_next, np.zeros(steps.x.shape)
     cut = _cut(draft, steps)
     for _ in range(PASSES if cut.any() else 0):
@@ -209,13 +212,13 @@ def _wanted(draft: Draft, steps: RecordedSteps, seed: int) -> Floats:
 
 
 def _cut(draft: Draft, steps: RecordedSteps) -> Bools:
-    """Return which numbers of the next state lie at an end of their range, [n, f]."""
+    """Return for each number of the next state whether it lies at an end of its range, [n, f]."""
     low, high = draft.bounds
     return np.asarray((steps.x_next == low) | (steps.x_next == high))
 
 
 def _uncut(draft: Draft, steps: RecordedSteps, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """Return what numbers that were cut off would have been, expectation and variance [n, f], under a normal noise."""
+    """Return expectation and variance [n, f] of the numbers before they were cut off, under normal noise."""
     cut, side = _cut(draft, steps), np.where(steps.x_next == draft.bounds[1], 1.0, -1.0)
     beyond = np.clip(side * (steps.x_next - mean) / spread, -30.0, 30.0)
     ratio = np.exp(-(beyond**2) / 2) / np.sqrt(2 * np.pi) / ndtr(-beyond)
@@ -236,7 +239,7 @@ def _scale(kind: Kind, draft: Draft, steps: RecordedSteps, location: Fit, seed: 
 
 
 def _scaled(form: Form, draft: Draft, parts: Parts, location: Fit, seed: int) -> Candidate:
-    """Return the world of a location, with a scale of this form."""
+    """Return the world with this location and a scale of this form."""
     scale = _scale(form.kind, draft, parts.fit, location, seed) if form.varying else None
     return _candidate(form, draft, parts.choice, location, scale)
 
@@ -244,7 +247,7 @@ def _scaled(form: Form, draft: Draft, parts: Parts, location: Fit, seed: int) ->
 def _candidate(
     form: Form | None, draft: Draft, steps: RecordedSteps, location: Fit, scale: tuple[Fit, Floats] | None
 ) -> Candidate:
-    """Return the world of a location and a scale (None: constant), with the noise that they leave of `steps`."""
+    """Return the world with this location and scale (None: constant). The residuals in `steps` are its noise."""
     width = len(draft.features)
     graph = GraphWriter(draft.widths)
     files = {f"{draft.stem}.location.onnx": graph.content(location.write(graph), width)}
@@ -279,7 +282,7 @@ def _candidate(
 
 
 def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:
-    """Return which residuals [n, f] are whole: nothing was cut off, nor would have been on the other side."""
+    """Return for each residual [n, f] whether it is complete: no bound cut it off, or could cut off its opposite."""
     kept = ~_cut(draft, steps)
     kept[:, ~kept.any(axis=0)] = True
     low, high = draft.bounds
@@ -289,9 +292,10 @@ def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:
 
 
 def _noise(residuals: Floats, scale: Floats, spec: FeatureSpec, features: int) -> Noise:
-    """Return the distribution of scaled residuals as quantiles, which smoothing and rounding widen again.
+    """Return the distribution of scaled residuals as quantiles.
 
-    So they are shrunk to keep the variance (Silverman 1986, Section 6.4); that of rounding is 1/12 (Sheppard).
+    Smoothing and rounding widen the distribution again, so the quantiles are shrunk to keep the variance (Silverman
+    1986, Section 6.4). Rounding has the variance 1/12 (Sheppard).
     """
     variance = float(residuals.var())
     bandwidth = 0.9 * max(float(np.sqrt(variance)), SMALLEST) * len(residuals) ** -0.2

@@ -1,4 +1,4 @@
-"""Writing of ONNX graphs: nodes that are added one after another, on the inputs of a world side by side."""
+"""Writer of ONNX graphs. Nodes are added one after another, on the concatenated inputs of a world."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ IR_VERSION: Final = 8
 
 
 class GraphWriter:
-    """Graph that is being written. `widths`: name -> width of an input; those of width 0 are left out.
+    """Graph that is being written. `widths`: name -> width of an input; inputs of width 0 are left out.
 
-    Raises ModelError: the package onnx is not installed.
+    Raises ModelError if the package onnx is not installed.
     """
 
     def __init__(self, widths: Mapping[str, int]) -> None:
@@ -31,10 +31,10 @@ class GraphWriter:
         self._nodes: list[Any] = []
         self._tensors: list[Any] = []
         self.given = self.node("Concat", *self._widths, axis=1)
-        """The name of all inputs side by side."""
+        """The name of the concatenation of all inputs."""
 
     def node(self, operator: str, *inputs: str | AnyArray, domain: str = "", **attributes: Any) -> str:  # noqa: ANN401 - as ONNX has them
-        """Add a node, whose inputs are names or constants; return the name of its output."""
+        """Add a node whose inputs are names or constants; return the name of its output."""
         names = [each if isinstance(each, str) else self._constant(each) for each in inputs]
         name = f"v{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, names, [name], domain=domain, **attributes))

@@ -1,4 +1,4 @@
-"""Ranges of features and inputs, from the numbers that were recorded."""
+"""Ranges of features and inputs, computed from recorded numbers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from monitor.arrays import Floats, Ints
 from monitor.worlds.world_manifest import FeatureSpec, RecordedAction, WorldNumber
 
 MARGIN: Final = 0.5
-"""Of the recorded range, that is added on both sides: an agent may come there, and forecasts may lead there."""
+"""Fraction of the recorded range that is added on both sides, because agents and forecasts may leave this range."""
 PILED: Final = 0.01
-"""Least fraction of the numbers that equal the least or greatest one, if numbers are cut off there."""
+"""Numbers count as cut off at an end of their range if more than this fraction of them equals the end."""
 TIMES_NEXT: Final = 5
-"""So many times as many as of the next number inwards."""
+"""They must also be more than this many times as frequent there as at the next number inwards."""
 FEW: Final = 10
-"""Whole numbers of at most so many values have these ends."""
+"""Whole numbers with at most this many different values keep their recorded ends."""
 
 
 def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return names that conditions can use: letters, digits and underscores. Those in the maps of a message stay.
+    """Return names that conditions can use: letters, digits and underscores.
+
+    The key in a map of a message becomes the name.
 
     >>> plain_names(["level", "state.room", "state[0]", "state 0", "2nd"])
     ('level', 'room', 'state_0', 'state_0_4', '_2nd')
@@ -36,16 +38,16 @@ def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]:
-    """Return the features of numbers [n, f]: whole or not, and their range, at which they are cut off.
+    """Return the features of numbers [n, f], each with its range, at which it is cut off, and whether it is whole.
 
-    The ends are those that were seen where numbers pile up, or whole numbers have few values; 0 of counts; else
-    `MARGIN` further out.
+    An end of a range is the recorded one if numbers pile up there, or if the numbers are whole and have few values.
+    Counts begin at 0. Other ends are `MARGIN` further out.
     """
     return tuple(_feature(name, column) for name, column in zip(names, values.T, strict=True))
 
 
 def inputs_of(names: Sequence[str], values: Floats) -> tuple[WorldNumber, ...]:
-    """Return the inputs of numbers [n, i], with `MARGIN` around their range."""
+    """Return the inputs of numbers [n, i], with `MARGIN` added to both ends of their ranges."""
     return tuple(
         WorldNumber(name=name, low=_out(v, -1), high=_out(v, 1)) for name, v in zip(names, values.T, strict=True)
     )
@@ -54,7 +56,7 @@ def inputs_of(names: Sequence[str], values: Floats) -> tuple[WorldNumber, ...]:
 def recorded_actions(
     names: Sequence[str], actions: Sequence[str], chosen: Ints, values: Floats
 ) -> dict[str, RecordedAction]:
-    """Return what was recorded of each action, from the actions [n] and numbers [n, f + i] of steps."""
+    """Return the recorded ranges of each action, from the actions [n] and numbers [n, f + i] of steps."""
     found = {}
     for number, action in enumerate(actions):
         there = values[chosen == number]
@@ -79,7 +81,7 @@ def _feature(name: str, values: Floats) -> FeatureSpec:
 
 
 def _out(values: Floats, side: int) -> float:
-    """Return an end of the range with its margin, rounded to three digits of the range."""
+    """Return an end of the range with its margin. It is rounded to three digits of the range."""
     low, high = float(values.min()), float(values.max())
     end = high + MARGIN * (high - low) if side > 0 else low - MARGIN * (high - low)
     digits = 2 - int(np.floor(np.log10(high - low)))

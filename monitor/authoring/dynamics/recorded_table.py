@@ -1,7 +1,7 @@
-"""A learned world as a table over recorded states, to suggest policies by what tables have for that.
+"""A learned world as a table over recorded states, so that policies can be suggested with the algorithms for tables.
 
-A step leads to the nearest of these states (kernel-based reinforcement learning, Ormoneit and Sen 2002). Probabilities
-of such a table are coarse; formulas are evaluated on the world itself.
+A step leads to the nearest of these states (kernel-based reinforcement learning, Ormoneit and Sen 2002). The
+probabilities of such a table are coarse, so formulas are evaluated on the world itself.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from monitor.model.mdp import MDP
 from monitor.worlds.location_scale import LocationScale
 
 STATES: Final = 1_500
-"""Recorded states in the table at most, drawn from all."""
+"""Largest number of recorded states in the table. They are drawn from all recorded states."""
 DRAWS: Final = 30
-"""Next states that are drawn for each state and action."""
+"""Number of next states that are drawn for each state and action."""
 
 
 class NearestState:
-    """The number of the nearest of states [S, f], each number in units of its standard deviation."""
+    """Finds the nearest of the states [S, f]. Each number is in units of its standard deviation."""
 
     def __init__(self, states: AnyArray) -> None:
         spread = states.std(axis=0)
@@ -31,14 +31,14 @@ class NearestState:
         self._tree = cKDTree(states / self._spread)
 
     def __call__(self, x: Floats) -> Ints:
-        """Return the number of the nearest state, [n]. `x`: [n, f]."""
+        """Return the index of the nearest state, [n], for points `x` [n, f]."""
         return np.asarray(self._tree.query(x / self._spread)[1], np.int64)
 
 
 def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> tuple[MDP, Floats]:
-    """Return the table [S <= 1,500], and the inputs [S, i] that were recorded with each state, by which it was made.
+    """Return the table [S <= 1,500], and the inputs [S, i] that were recorded with each state and used for its rows.
 
-    It has the actions and labels of the world, and the states as observations [S, f].
+    The table has the actions and labels of the world, and the states as observations [S, f].
     """
     rng = np.random.default_rng(seed)
     rows = steps[np.sort(rng.permutation(len(steps))[:STATES])]

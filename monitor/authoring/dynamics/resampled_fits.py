@@ -1,4 +1,4 @@
-"""Fits of a learned world to resampled episodes: what answers differ by from fit to fit, the recordings leave open."""
+"""Fits of a learned world to resampled episodes. Where their answers differ, the recordings leave the answer open."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from monitor.worlds.world_manifest import File
 def with_fits(world: Candidate, draft: Draft, parts: Parts, seed: int, count: int) -> Candidate:
     """Return the world with `count` fits of its form to episodes drawn with replacement (Efron 1979).
 
-    Of the episodes that were fitted to, and of those whose residuals are the noise, as many are drawn as there are.
-    Each fit is a manifest of its own, in a folder beside that of the world.
+    The episodes for the fit and the episodes for the noise are resampled separately, each to their own number. Each fit
+    has its own manifest, in a folder beside the manifest of the world.
     """
     assert world.form is not None
     rng, files, pinned = np.random.default_rng((seed, 1)), dict(world.files), []
@@ -32,6 +32,6 @@ def with_fits(world: Candidate, draft: Draft, parts: Parts, seed: int, count: in
 
 
 def _resampled(steps: RecordedSteps, rng: np.random.Generator) -> RecordedSteps:
-    """Return as many paths as there are, drawn with replacement."""
+    """Return the same number of paths, drawn with replacement."""
     paths = list(steps.by_path().values())
     return steps[np.concatenate([paths[n] for n in rng.choice(len(paths), len(paths))])]

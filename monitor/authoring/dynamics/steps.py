@@ -19,7 +19,7 @@ from monitor.authoring.learning.state_codes import base_of
 from monitor.errors import RecordingError
 
 MOST_ROWS: Final = 1_000_000
-"""Rows that are read; further ones are left out."""
+"""Largest number of rows that are read. Further rows are left out."""
 LEAST_EPISODES: Final = 10
 
 
@@ -27,9 +27,9 @@ LEAST_EPISODES: Final = 10
 class RecordedSteps:
     """Steps [n], in the order of their rows.
 
-    `x`, `x_next`: [n, f] state and next state. `a`: [n]. `w`: [n, i] inputs. `path`: [n] number of the path, which is
-    an episode, or a part of one between gaps. `actions`: names. `full`: there were more rows than `MOST_ROWS`. `gaps`,
-    `step`, `joined`: as of a `Learner`.
+    `x`, `x_next`: [n, f] state and next state. `a`: [n] action. `w`: [n, i] inputs. `path`: [n] number of the path,
+    which is an episode or a part of an episode between gaps. `actions`: names of the actions. `full`: True if there
+    were more rows than `MOST_ROWS`. `gaps`, `step`, `joined`: as in `Learner`.
     """
 
     x: Floats
@@ -48,24 +48,27 @@ class RecordedSteps:
         return len(self.a)
 
     def __getitem__(self, rows: AnyArray | slice) -> RecordedSteps:
-        """Return some of the steps."""
+        """Return the steps at these rows."""
         picked = {name: getattr(self, name)[rows] for name in ("x", "a", "w", "x_next", "path")}
         return replace(self, **picked)
 
     def by_path(self) -> dict[int, Ints]:
-        """Return path -> the places of its steps, in order."""
+        """Return path -> indices of its steps, in order."""
         order = np.argsort(self.path, kind="stable")
         paths, begins = np.unique(self.path[order], return_index=True)
         return dict(zip(paths.tolist(), np.split(order, begins[1:]), strict=True))
 
     @property
     def given(self) -> Floats:
-        """What the next state depends on, [n, f + A + i]: the state, the action (one-hot), the inputs."""
+        """The values that the next state depends on, [n, f + A + i]: the state, the one-hot action, the inputs."""
         return np.concatenate([self.x, np.eye(len(self.actions))[self.a], self.w], axis=1)
 
 
 class _Rows:
-    """An `Encoder` of states that numbers the rows as they come, and keeps their numbers. `missing`: no number."""
+    """An `Encoder` that numbers the rows consecutively and keeps their values.
+
+    A missing value gives -1.
+    """
 
     def __init__(self) -> None:
         self._parts: list[Floats] = []
@@ -83,12 +86,12 @@ class _Rows:
 
 
 def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limit: RowLimit) -> RecordedSteps:
-    """Return the steps of recordings, whose rewards are not read; `left_out` takes the rows that are left out.
+    """Return the steps of recordings, without rewards. Rows that are left out are added to `left_out`.
 
-    Raises RecordingError: more rows left out than the limit allows, text where numbers are needed, a column that is
-    always the same, one action only, or too few episodes.
+    Raises RecordingError if more rows are left out than the limit allows, a column that must have numbers has text or
+    is constant, only one action occurs, or there are too few episodes.
     """
-    # Inputs are read as the last columns of the state. Where the next state has columns of its own, inputs have none.
+    # Inputs are read as the last columns of the state. They have no columns for the next step.
     width, after = len(roles.state), (*roles.next_state, *roles.inputs) if roles.next_state else ()
     roles = replace(roles, state=(*roles.state, *roles.inputs), next_state=after, inputs=(), reward=None)
     rows, actions, read = _Rows(), None, 0

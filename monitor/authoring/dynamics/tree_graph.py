@@ -1,4 +1,4 @@
-"""Trees of scikit-learn as an ONNX node: sums of what their leaves hold."""
+"""Trees of scikit-learn as an ONNX node that sums the values of their leaves."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.errors import ModelError, to_install
 
 FLOAT, DOUBLE = 1, 11
-"""Types of elements, as ONNX numbers them."""
+"""ONNX's numbers for types of elements."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """A tree of scikit-learn, and what is added to a target at some of its nodes, which are leaves: [k] each."""
+    """A tree of scikit-learn, and values that its leaves add to targets: `nodes`, `targets` and `weights`, [k] each."""
 
     tree: Any
     nodes: Ints
@@ -27,7 +27,7 @@ class Leaves:
 
     @classmethod
     def of_rows(cls, tree: Any, values: Floats) -> Leaves:  # noqa: ANN401 - scikit-learn has no types
-        """Return a tree whose leaves hold rows of `values` [nodes, targets]."""
+        """Return a tree in which each leaf adds its row of `values` [nodes, targets]."""
         leaves = np.flatnonzero(tree.children_left < 0)
         targets = values.shape[1]
         return cls(tree, np.repeat(leaves, targets), np.tile(np.arange(targets), len(leaves)), values[leaves].ravel())
@@ -59,7 +59,10 @@ def written_trees(graph: GraphWriter, given: str | AnyArray, trees: Iterable[Lea
 
 
 class _Rounded:
-    """A tree whose thresholds are 32-bit floats: numbers of 32 bits are at or below them as they are with its own."""
+    """A tree with its thresholds rounded down to 32-bit floats.
+
+    It splits 32-bit numbers like the original tree.
+    """
 
     def __init__(self, tree: Any) -> None:  # noqa: ANN401 - likewise
         self.node_count, self.feature = tree.node_count, tree.feature
@@ -70,7 +73,10 @@ class _Rounded:
 
 
 def written_exactly(graph: GraphWriter, given: str | AnyArray, trees: Sequence[tuple[Any, Floats]]) -> str:
-    """Add the sum of trees with their rows of values [nodes, targets]; their input is rounded to 32 bits, as theirs."""
+    """Add the sum of trees with values [nodes, targets] to a graph.
+
+    The input is rounded to 32 bits, as in scikit-learn.
+    """
     rounded = graph.node("Cast", given, to=FLOAT)
     found = [Leaves.of_rows(_Rounded(tree), values) for tree, values in trees]
     return written_trees(graph, rounded, found, trees[0][1].shape[1])
@@ -87,10 +93,10 @@ class TreeFit:
         self._model: Any = DecisionTreeRegressor(random_state=seed).fit(given, wanted)
 
     def predict(self, given: Floats) -> Floats:
-        """Return the values of the leaves, [n, k]."""
+        """Return the values of the leaves that the rows reach, [n, k]."""
         return np.asarray(self._model.predict(given)).reshape(len(given), -1)
 
     def write(self, graph: GraphWriter) -> str:
-        """Add it to a graph; return the name of its output."""
+        """Add the tree to a graph; return the name of its output."""
         tree = self._model.tree_
         return written_exactly(graph, graph.given, [(tree, tree.value[:, :, 0])])

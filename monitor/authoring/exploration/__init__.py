@@ -1,7 +1,7 @@
-"""Enumeration of an environment into a model: every state that can be reached, by snapshots or by its own hook.
+"""Enumeration of an environment into a model: every reachable state, by snapshots or by the environment's own hook.
 
-Here the user's code runs. `search.py` finds the states, `walks.py` compares the result with the environment, and
-`explored_model.py` makes the model.
+This package runs the user's code. `search.py` finds the states, `walks.py` compares the result with the environment,
+and `explored_model.py` makes the model.
 """
 
 from importlib import import_module

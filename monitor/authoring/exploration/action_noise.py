@@ -1,10 +1,10 @@
-"""Action noise: with a stated probability another action than the chosen one is done.
+"""Action noise: with a given probability, another action is taken instead of the chosen one.
 
-Only actions that are available in the state are done. With probability `slip` the action is replaced by one drawn
+Only actions that are available in the state are taken. With probability `slip` the action is replaced by one drawn
     `others`      uniformly from the others,
     `all`         uniformly from all, the chosen one included (MiniGrid's `StochasticActionWrapper`),
     `neighbours`  uniformly from the numbers below and above, modulo A (how FrozenLake slips).
-Where there is nothing to draw from, the chosen action is done.
+If there is no action to draw from, the chosen action is taken.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ MOST_WEIGHTS: Final = 1 << 27
 
 
 def slip_weights(available: Bools, slip: float, to: SlipTo) -> Floats:
-    """Return the probability [S, A, A] that in state s, where action a is chosen, action b is done.
+    """Return the probability [S, A, A] that action b is taken if action a is chosen in state s.
 
-    `available`: [S, A]. Rows of unavailable actions are 0. Raises ModelError: `slip` is no probability, or too large.
+    `available`: [S, A]. Rows of unavailable actions are 0. Raises ModelError if `slip` is not a probability or is too
+    large.
 
     >>> slip_weights(np.array([[True, True, True]]), 0.2, "others")[0, 0].round(3).tolist()
     [0.8, 0.1, 0.1]
@@ -43,7 +44,7 @@ def slip_weights(available: Bools, slip: float, to: SlipTo) -> Floats:
 
 
 def _pattern(actions: int, to: SlipTo) -> Floats:
-    """Return which actions b may replace action a, [A, A], as 0 and 1."""
+    """Return a matrix [A, A] with 1 if action b may replace action a, else 0."""
     match to:
         case "others":
             return np.ones((actions, actions)) - np.eye(actions)

@@ -1,8 +1,8 @@
 """Environments explored by snapshots: deep copies, or the environment's own `clone_state` and `restore_state`.
 
-A snapshot also holds the random generators, so a step repeated from it would always give the same result, whatever the
-environment. Therefore each step is repeated with generators that are seeded differently; results that differ show that
-the environment is random.
+A snapshot also has the states of the random generators. A step repeated from a snapshot would therefore always give the
+same result, even in a random environment. So each step is repeated with differently seeded generators. If the results
+differ, the environment is random.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from monitor.model.annotations import Valuation
 from monitor.user_code import explained
 
 REPEATS: Final = 3
-"""How often each step is taken from its snapshot, each time with generators seeded differently."""
+"""How often each step is taken from its snapshot, each time with differently seeded generators."""
 
 Labeller = Callable[[Any], Iterable[str]]
 
@@ -32,13 +32,13 @@ class CopySimulator:
     """A Gymnasium environment explored by snapshots; see `Explorable`.
 
     Args:
-        environment: with a Discrete action space; wrapped or not.
-        identity: which situations are one state.
-        seeds: of the resets that give the states in which an episode starts, equally likely.
-        labeller: the user's function of the labels, or None.
+        environment: environment with a Discrete action space; wrapped or not.
+        identity: rule that says which situations are the same state.
+        seeds: seeds of the resets. The states after these resets are the initial states, all equally likely.
+        labeller: the user's function that returns the labels, or None.
 
     Attributes:
-        masked: the environment says by `action_masks()` which actions a state has.
+        masked: True if the environment's `action_masks()` says which actions a state has.
     """
 
     aliasing = True
@@ -61,11 +61,11 @@ class CopySimulator:
         self._copies = _can_be_copied(environment)
 
     def starts(self) -> list[Arrival]:
-        """Return the state after each reset, equally likely."""
+        """Return the state after each reset. All of them are equally likely."""
         return [self.reset(seed) for seed in self._seeds]
 
     def reset(self, seed: int) -> Arrival:
-        """Reset the environment with a seed, and return the state; its probability is that of one of the seeds."""
+        """Reset the environment with a seed, and return the state. Its probability is 1 / number of seeds."""
         try:
             raw, _ = self._environment.reset(seed=seed)
         except Exception as error:
@@ -74,7 +74,10 @@ class CopySimulator:
         return Arrival(key, seen, self._keep(), probability=1 / len(self._seeds))
 
     def step(self, snapshot: Snapshot, action: int) -> list[Arrival]:
-        """Return the successor, if the environment's mask allows the action. Raises ModelError: random, or it fails."""
+        """Return the successor, or nothing if the mask rules the action out.
+
+        Raises ModelError if the step is random or fails.
+        """
         if self.masked and not self._allows(self._return(snapshot), action):
             return []
         ages = self._identity.ages
@@ -90,7 +93,7 @@ class CopySimulator:
         return [Arrival(first.key, first.observation, first.snapshot, first.terminated, (low, high))]
 
     def labels(self, snapshot: Snapshot) -> Iterable[str]:
-        """Return what the user's function returns for the environment in this state."""
+        """Return the labels that the user's function gives for the environment in this state."""
         if self._labeller is None:
             return ()
         try:
@@ -101,7 +104,7 @@ class CopySimulator:
     def walk(self, actions: Iterator[int], seed: int) -> Iterator[tuple[Valuation, int, Valuation | None, bool, float]]:
         """Yield the steps (key, action, next key, terminated, reward) of one episode after a reset with a seed.
 
-        An action that the environment's mask rules out is not taken, and has no next key.
+        If the environment's mask rules an action out, the action is not taken and its next key is None.
         """
         environment = self._environment
         raw, _ = environment.reset(seed=seed)
@@ -128,7 +131,7 @@ class CopySimulator:
 
     def _once(self, snapshot: Snapshot, action: int, age: Callable[[Environment], None]) -> Arrival:
         environment = self._return(snapshot)
-        self._steps += 1  # another seed for each step: a few fixed ones might agree by chance, and then everywhere
+        self._steps += 1  # a new seed for each step, since a few fixed seeds might agree by chance in every state
         reseed(environment, self._steps)
         try:
             age(environment)
@@ -144,13 +147,13 @@ class CopySimulator:
         return self._identity.key(environment, raw, seen), seen
 
     def _keep(self, environment: Environment | None = None) -> Environment:
-        """Return a snapshot; a copy that nothing else uses is one itself."""
+        """Return a snapshot. A copy that nothing else uses is itself a snapshot."""
         if not self._copies:
             return self._environment.unwrapped.clone_state()
         return environment if environment is not None else copied(self._environment)
 
     def _return(self, snapshot: Snapshot) -> Environment:
-        """Return an environment in the state of a snapshot, which the caller may change."""
+        """Return an environment in the state of a snapshot. The caller may change this environment."""
         if self._copies:
             return copied(snapshot)
         self._environment.unwrapped.restore_state(snapshot)
@@ -158,7 +161,7 @@ class CopySimulator:
 
 
 def copied(environment: Environment) -> Environment:
-    """Return a deep copy that shares what no step changes: spaces, and the table `P`."""
+    """Return a deep copy. It shares objects that no step changes: spaces, and the table `P`."""
     shared: dict[int, Any] = {}
     for layer in layers(environment):
         for name, value in getattr(layer, "__dict__", {}).items():
@@ -168,7 +171,7 @@ def copied(environment: Environment) -> Environment:
 
 
 def layers(environment: Environment) -> Iterator[Environment]:
-    """Yield the environment and what it wraps, outermost first."""
+    """Yield the environment and each environment that it wraps, outermost first."""
     inner = environment.unwrapped
     while environment is not inner and hasattr(environment, "env"):
         yield environment
@@ -177,7 +180,7 @@ def layers(environment: Environment) -> Iterator[Environment]:
 
 
 def reseed(environment: Environment, seed: int) -> None:
-    """Seed every random generator that the environment may use: its attributes, and those of Python and NumPy."""
+    """Seed every random generator that the environment may use: in its attributes, and those of Python and NumPy."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - what an environment of a user may use
     for layer in layers(environment):
@@ -193,7 +196,7 @@ def reseed(environment: Environment, seed: int) -> None:
 
 @contextmanager
 def kept_random_state() -> Iterator[None]:
-    """Restore the global random generators of Python and NumPy at the end."""
+    """Restore the global random generators of Python and NumPy at the end of the block."""
     python, arrays = random.getstate(), np.random.get_state()  # noqa: NPY002 - likewise
     try:
         yield
@@ -215,11 +218,10 @@ def action_count(environment: Environment) -> int:
 
 
 def action_mask(environment: Environment, count: int) -> Bools | None:
-    """Return which actions the environment allows in its present state, [A]; None if it does not say.
+    """Return for each action whether the environment allows it in its present state, [A]; None without such a mask.
 
-    It says so by a method `action_masks()`, its own or of a wrapper: what MaskablePPO of sb3-contrib asks for.
-
-    Raises ModelError: the method fails, or returns something else.
+    The mask is the result of a method `action_masks()` of the environment or of a wrapper, as for MaskablePPO of
+    sb3-contrib. Raises ModelError if the method fails or returns anything else.
     """
     masks = next((each.action_masks for each in layers(environment) if hasattr(each, "action_masks")), None)
     if not callable(masks):
@@ -234,13 +236,16 @@ def action_mask(environment: Environment, count: int) -> Bools | None:
 
 
 def _action_names(environment: Environment, count: int) -> tuple[str, ...]:
-    """Return the names in an enumeration `actions`, as MiniGrid has; else none."""
+    """Return the names in the environment's enumeration `actions`, which MiniGrid has, or () without it."""
     names = tuple(getattr(each, "name", "") for each in getattr(environment.unwrapped, "actions", ()) or ())
     return names if len(names) == count and all(names) else ()
 
 
 def _can_be_copied(environment: Environment) -> bool:
-    """Return whether deep copies work, else the environment must have snapshots of its own. Raises ModelError."""
+    """Return whether deep copies work.
+
+    If not, the environment must have its own snapshots. Raises ModelError.
+    """
     try:
         copied(environment)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Exploration of an environment from its source to its model."""
+"""Exploration of an environment, from its name to its model."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class ExplorationSettings:
 
     Attributes:
         key: what identifies a state: `module.py:function`, `observation`, or None for the default.
-        seed, resets: episodes start as after resets with `resets` seeds, the first of which is `seed`.
-        slip, slip_to: probability that another action is done than the chosen one, and which (`action_noise.py`).
-        max_states: most states.
-        walk: steps of the environment to compare with the model.
+        seed, resets: episodes start as after `resets` resets with the seeds `seed`, `seed` + 1, ...
+        slip, slip_to: probability that another action replaces the chosen one, and which actions may
+            (`action_noise.py`).
+        max_states: largest number of states.
+        walk: number of steps of the environment that are compared with the model.
         conditions: labels as `NAME: CONDITION`.
         labels: `module.py:function` that returns the names of a state's labels.
     """
@@ -54,8 +55,8 @@ class Explored:
         model: the model.
         identified: what identifies a state.
         variables: names of the entries of a state's valuation, or empty.
-        walked: steps of the environment that were compared with it.
-        notes: what the user should know, a sentence each.
+        walked: number of steps of the environment that were compared with the model.
+        notes: sentences that the user should read.
     """
 
     model: MDP
@@ -68,10 +69,10 @@ class Explored:
 def explore(source: str, settings: ExplorationSettings, report: Progress = lambda _, __: None) -> Explored:
     """Return the model of `gymnasium:ID?argument=value` or `module.py:make_env`, with every reachable state.
 
-    An environment with a method `successors` is enumerated by it, another one by snapshots, if it is deterministic.
-    `report` is called with the numbers of states expanded and found.
+    An environment with a method `successors` is enumerated by this method. Any other environment is enumerated by
+    snapshots and must be deterministic. `report` is called with the numbers of states expanded and found.
 
-    Raises ModelError: the environment cannot be made or enumerated; says why and what to do.
+    Raises ModelError if the environment cannot be made or enumerated; the message says why and what to do.
     """
     if settings.resets < 1 or settings.max_states < 1 or settings.walk < 0:
         raise ModelError("--resets and --max-states must be at least 1, --walk at least 0")

@@ -1,4 +1,4 @@
-"""The values that simulators and the search exchange."""
+"""The types that simulators and the search exchange."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from monitor.arrays import Floats
 from monitor.model.annotations import Valuation
 
 Environment = Any
-"""An environment, or a part of one: Gymnasium is optional, so are its types."""
+"""An environment or a part of one. It has no type here, because Gymnasium is optional."""
 
 Snapshot = Any
-"""What a simulator continues from: its own type."""
+"""A saved situation from which a simulator can continue. Each simulator has its own type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A state that a step, or the start of an episode, leads to.
+    """A state that is reached by a step, or at the start of an episode.
 
     Attributes:
-        key: identifies the state; equal keys are one state.
+        key: identifies the state; equal keys mean the same state.
         observation: [D] float64, flattened; None if the observation space cannot be flattened.
-        snapshot: what `Explorable.step` continues from.
-        terminated: the episode ends here.
+        snapshot: argument of `Explorable.step` to continue from this state.
+        terminated: True if the episode ends in this state.
         rewards: smallest and largest reward of the step; (0, 0) at the start.
-        probability: of this arrival.
+        probability: probability of reaching this state by the step or at the start.
     """
 
     key: Valuation
@@ -38,14 +38,14 @@ class Arrival:
 
 
 class Explorable(Protocol):
-    """An environment whose states can be kept and returned to.
+    """An environment whose states can be saved and restored.
 
     Attributes:
         actions: number of actions.
-        action_names: their names, or empty.
+        action_names: names of the actions, or empty.
         variables: names of the key's entries, or empty.
-        aliasing: True if several situations may have one key by mistake, so that a second one is compared.
-        identified: what identifies a state, for messages.
+        aliasing: True if different situations may wrongly have the same key. The search then compares such situations.
+        identified: description of what identifies a state, for messages.
     """
 
     actions: int
@@ -55,13 +55,13 @@ class Explorable(Protocol):
     identified: str
 
     def starts(self) -> list[Arrival]:
-        """Return the states in which an episode starts, with their probabilities."""
+        """Return the initial states with their probabilities."""
         ...
 
     def step(self, snapshot: Snapshot, action: int) -> list[Arrival]:
-        """Return where `action` leads from a snapshot; empty if it is unavailable there."""
+        """Return the successors of `action` from a snapshot; an empty list if the action is unavailable there."""
         ...
 
     def labels(self, snapshot: Snapshot) -> Iterable[str]:
-        """Return the labels of a state by the user's function."""
+        """Return the labels that the user's function gives to a state."""
         ...

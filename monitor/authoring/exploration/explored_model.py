@@ -1,4 +1,4 @@
-"""The model of an explored environment: rows with action noise, rewards, labels, and what an agent publishes."""
+"""The model of an explored environment: rows with action noise, rewards, labels, and the states' valuations."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
 MOST_OBSERVED: Final = 1 << 28
-"""Most numbers in the observations of all states; beyond, the model is made without."""
+"""Largest number of values in the observations of all states. A larger model has no observations."""
 
 
 def model_of(
     simulator: Explorable, found: Found, *, slip: float, to: SlipTo, conditions: Sequence[str], source: str
 ) -> MDP:
-    """Return the model of what was found, in the order of discovery: state 0 is the first initial state.
+    """Return the model of the states found, in the order of discovery. State 0 is the first initial state.
 
     A terminated state is absorbing, with reward 0 and the label `terminal`. If an episode can both pass through a key
-    and end there, these are two states, and `ended_as` maps one to the other. A transition with several rewards has
-    their middle (of one row) or mean (of several joined by noise), and `reward_spread` is the largest distance from it.
-    Valuations are the keys. Raises ModelError.
+    and end there, the model has two states for this key, and `ended_as` maps one to the other. If a transition has
+    several rewards, its reward is their middle within one row, or their mean if noise joins several rows;
+    `reward_spread` is the largest distance from it. Valuations are the keys. Raises ModelError.
     """
     twins = {
         number: found.numbers[node.key, True]
@@ -81,7 +81,7 @@ def _rows(found: Found, actions: int, slip: float, to: SlipTo) -> dict[str, Any]
 
 
 def _noisy(table: AnyArray, states: int, actions: int, slip: float, to: SlipTo) -> AnyArray:
-    """Return the entries [n, 6] of rows in which another action may be done than the chosen one."""
+    """Return the entries [n, 6] of rows in which another action may replace the chosen one."""
     s, done = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
     available = np.zeros((states, actions), dtype=np.bool_)
     available[s, done] = True
@@ -114,7 +114,7 @@ def _initial(found: Found) -> AnyArray:
 
 
 def _observations(found: Found) -> Floats | None:
-    """Return the observations [S, D]; None if there are none, of several lengths, or too many numbers."""
+    """Return the observations [S, D], or None if there are none, lengths differ, or there are too many numbers."""
     seen = [node.observation for node in found.nodes if node.observation is not None]
     if len(seen) < len(found.nodes) or len({len(each) for each in seen}) > 1:
         return None
@@ -122,7 +122,10 @@ def _observations(found: Found) -> Floats | None:
 
 
 def _valuations(found: Found, copies: set[int]) -> list[Valuation]:
-    """Return the keys; that of a state which only an end of an episode leads to is marked, and never published."""
+    """Return the keys.
+
+    If only the end of an episode leads to a state, its key is marked, because no agent publishes it.
+    """
     longest = max(len(node.key) for node in found.nodes)
     if any(len(node.key) != longest for node in found.nodes):
         return []
@@ -133,7 +136,7 @@ def _valuations(found: Found, copies: set[int]) -> list[Valuation]:
 
 
 def _with_conditions(model: MDP, found: Found, simulator: Explorable, conditions: Sequence[str]) -> MDP:
-    """Return the model with the labels of `--label`. Raises ModelError if one depends on which step led to a state."""
+    """Return the model with the labels of `--label`. Raises ModelError if a label depends on the step into a state."""
     if not conditions:
         return model
     earned = [sorted(node.rewards) or [0.0] for node in found.nodes]
@@ -151,7 +154,7 @@ def _with_conditions(model: MDP, found: Found, simulator: Explorable, conditions
 
 
 def _variables(found: Found, simulator: Explorable) -> dict[str, Sequence[Any]]:
-    """Return the named entries of the keys, a value for each state."""
+    """Return the named entries of the keys, with one value for each state."""
     return {name: [node.key[n] for node in found.nodes] for n, name in enumerate(simulator.variables)}
 
 

@@ -1,14 +1,14 @@
 """Environments that return their own transition probabilities: `successors(state, action)`.
 
-The environment, or what it wraps, has these methods; the first is required:
+The environment, or the environment that it wraps, has these methods. Only the first is required:
 
     successors(state, action)   [(probability, next state, reward, terminated), ...]; empty: the action is unavailable
     initial_states()            [(probability, state), ...]; without it, the observation after `reset(seed=...)`
     observe(state)              what a policy sees; without it, the state itself if it consists of numbers
     action_names                list of names
 
-A state is a number, a text, a Boolean, or a tuple of these. The number of actions is that
-of the Discrete action space, or the attribute `actions`.
+A state is a number, a text, a Boolean, or a tuple of these. The number of actions is the size of the Discrete action
+space, or the attribute `actions`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from monitor.user_code import explained
 
 
 def hook_of(environment: Environment) -> Environment | None:
-    """Return the environment, or the unwrapped one, that has a method `successors`; None if neither has."""
+    """Return the environment, or the unwrapped environment, if it has a method `successors`; else None."""
     candidates = (environment, getattr(environment, "unwrapped", None))
     return next((each for each in candidates if callable(getattr(each, "successors", None))), None)
 
 
 class HookSimulator:
-    """An environment explored by its own method `successors`; see `Explorable`. `seeds`: of resets, where needed."""
+    """An environment explored by its own method `successors`; see `Explorable`. `seeds`: seeds of resets, if needed."""
 
     aliasing = False
     identified = "the states of successors(state, action)"
@@ -60,7 +60,7 @@ class HookSimulator:
         return [self._arrival(state, probability=p) for p, state in listed if p > 0]
 
     def step(self, snapshot: Snapshot, action: int) -> list[Arrival]:
-        """Return the successors of a state; rewards and probabilities as the method gives them."""
+        """Return the successors of a state, with the rewards and probabilities that `successors` gives."""
         where = f"successors({snapshot!r:.80}, {action})"
         listed = self._call(
             where,
@@ -76,7 +76,7 @@ class HookSimulator:
         ]
 
     def labels(self, snapshot: Snapshot) -> Iterable[str]:
-        """Return what the user's function returns for the state."""
+        """Return the labels that the user's function gives to the state."""
         labeller = self._labeller
         if labeller is None:
             return ()

@@ -1,4 +1,4 @@
-"""State identity: the key of a state, from its observation, MiniGrid's own variables, or a user's function."""
+"""State identity: the key of a state, from its observation, from MiniGrid's variables, or from a user's function."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from monitor.model.annotations import Valuation
 from monitor.user_code import explained, load_object
 
 LONGEST_KEY: Final = 64
-"""Most entries of a key; an observation with more is replaced by a digest."""
+"""Largest number of entries of a key. A longer observation is replaced by a digest."""
 
 LONGEST_TEXT: Final = 256
-"""Most characters of a text in a key, as in a state of a message."""
+"""Largest number of characters of a text in a key, as in a state of a message."""
 
 Flat = Floats
-"""A flattened observation: every number as the environment has it."""
+"""A flattened observation. Its numbers are those of the environment."""
 
 
 @dataclass(frozen=True)
 class StateIdentity:
-    """Rule by which situations of an environment are one state.
+    """Rule that says which situations of an environment are the same state.
 
     Attributes:
-        key: (environment, observation as it is, and flattened) -> key.
+        key: (environment, raw observation, flattened observation) -> key.
         shown: description, for messages.
         variables: names of the key's entries, or empty.
-        ages: ways to set the environment's step count, which is no part of a state; each step is taken at each age, and
-            rewards may differ.
+        ages: functions that set the environment's step count, which is not part of a state. Each step is taken at each
+            age, and its rewards may differ.
     """
 
     key: Callable[[Any, Any, Flat | None], Valuation]
@@ -48,7 +48,7 @@ class StateIdentity:
 def identity_of(environment: Environment, key: str | None) -> StateIdentity:
     """Return the identity that `key` names: `module.py:function`, `observation`, or None for the default.
 
-    The default: `MiniGridState` in a MiniGrid environment, the observation in others. Raises ModelError.
+    The default is `MiniGridState` in a MiniGrid environment, and the observation in any other one. Raises ModelError.
     """
     if key == "observation":
         return StateIdentity(_by_observation, "the observation", ages=_ages(environment))
@@ -64,9 +64,10 @@ def identity_of(environment: Environment, key: str | None) -> StateIdentity:
 
 
 def observation_key(observation: Flat) -> Valuation:
-    """Return the key of a flattened observation: its numbers, or beyond 64 of them a digest of them.
+    """Return the key of a flattened observation: its numbers, or a digest of them if they are more than 64.
 
-    The digest is of 32-bit floats if these hold every number, else of 64-bit floats: equal numbers have equal keys.
+    The digest uses 32-bit floats if they represent every number exactly, else 64-bit floats. Equal numbers therefore
+    have equal keys.
 
     >>> observation_key(np.array([3.0, 0.5], dtype=np.float32))
     (3.0, 0.5)
@@ -84,7 +85,7 @@ def shown(key: Valuation) -> str:
 
 
 def key_of(value: object, where: str) -> Valuation:
-    """Return a user's key as a tuple of numbers, text and Booleans; ModelError if it is something else.
+    """Return a user's key as a tuple of numbers, texts and Booleans. Raises ModelError for anything else.
 
     >>> key_of({"x": np.int64(3), "on": ["lava"]}, "here")
     (3.0, 'lava')
@@ -96,9 +97,10 @@ def key_of(value: object, where: str) -> Valuation:
 
 
 def flat(space: Environment, observation: Environment) -> Flat | None:
-    """Return an observation as by `gymnasium.spaces.flatten`; None if its space cannot be flattened.
+    """Return an observation flattened by `gymnasium.spaces.flatten`, or None if its space cannot be flattened.
 
-    A whole number of a Discrete space becomes a one-hot vector. Raises ModelError: a number that no 64-bit float holds.
+    A whole number of a Discrete space becomes a one-hot vector. Raises ModelError if a 64-bit float cannot represent a
+    number exactly.
     """
     from gymnasium import spaces  # noqa: PLC0415 - an optional extra, and slow to import
 
@@ -122,7 +124,7 @@ def flat(space: Environment, observation: Environment) -> Flat | None:
 def _by_observation(_environment: object, raw: object, observation: Flat | None) -> Valuation:
     if isinstance(raw, int | np.integer) or (isinstance(raw, tuple) and all(np.isscalar(each) for each in raw)):
         return key_of(raw, "an observation")
-    if isinstance(raw, np.ndarray) and raw.dtype.kind in "iu":  # as an agent publishes it, also of MultiDiscrete
+    if isinstance(raw, np.ndarray) and raw.dtype.kind in "iu":  # as an agent publishes it, also for MultiDiscrete
         observation = raw.reshape(-1).astype(np.float64)
     if observation is None:
         raise ModelError(
@@ -142,7 +144,7 @@ def _by_function(function: Callable[[Any], object], environment: Environment, wh
 
 
 def _names(function: Callable[[Any], object], environment: Environment, where: str) -> tuple[str, ...]:
-    """Return the names of a key that is a mapping or a named tuple; the environment was reset."""
+    """Return the names of a key that is a mapping or a named tuple. The environment must have been reset."""
     try:
         value = function(environment)
     except Exception as error:
@@ -185,8 +187,8 @@ def _entry(value: object, where: str) -> float | str | bool:
 
 
 def _held(number: float) -> bool:
-    """Return whether a 64-bit float holds the number."""
+    """Return whether a 64-bit float represents the number exactly."""
     try:
         return math.isfinite(number) and float(number) == number
-    except OverflowError:  # a whole number of Python
+    except OverflowError:  # a large int
         return False

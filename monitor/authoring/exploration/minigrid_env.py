@@ -1,7 +1,7 @@
 """The state of a MiniGrid environment as named variables.
 
-The default observation of MiniGrid is a partial view, which does not identify a state. These variables do, and an agent
-publishes them as its state: `list(minigrid_state(env))`, with `state_encoder: valuation`.
+The default observation of MiniGrid is a partial view, which does not identify a state. These variables identify it. An
+agent publishes them as its state: `list(minigrid_state(env))`, with `state_encoder: valuation`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FIXED = ("wall", "floor", "lava", "goal")
 """Types of objects that never move or change."""
 
 _LONGEST = 256
-"""Most characters of a text in a state of a message."""
+"""Largest number of characters of a text in a state of a message."""
 
 
 class MiniGridState(NamedTuple):
@@ -27,8 +27,8 @@ class MiniGridState(NamedTuple):
         direction: `east`, `south`, `west` or `north`.
         on: type of the object in the agent's cell, such as `lava` or `goal`; or `none`.
         carrying: the object that the agent carries; or `none`.
-        things: every object that can move or change, with its cell; a digest if that is long; or `none`.
-        layout: digest of everything else (walls, lava, goals, mission); differs if a reset gives another room.
+        things: every object that can move or change, with its cell, or a digest if this text is long; or `none`.
+        layout: digest of everything else (walls, lava, goals, mission). It differs if a reset gives another room.
     """
 
     column: float
@@ -71,12 +71,12 @@ def minigrid_state(environment: Environment) -> MiniGridState:
 
 
 def grow_young(environment: Environment) -> None:
-    """Set the step count, on which only the reward and the truncation depend, to that of a new episode."""
+    """Set the step count to its value in a new episode. Only the reward and the truncation depend on the step count."""
     environment.unwrapped.step_count = 0
 
 
 def grow_old(environment: Environment) -> None:
-    """Set the step count to that before the last step of an episode."""
+    """Set the step count to its value before the last step of an episode."""
     environment.unwrapped.step_count = environment.unwrapped.max_steps - 1
 
 
@@ -89,7 +89,7 @@ def _objects(inner: Environment) -> Iterator[tuple[int, int, Environment]]:
 
 
 def _listed(things: list[str]) -> str:
-    """Return the things as text that a message may hold."""
+    """Return the things as a text that is short enough for a message."""
     text = ", ".join(things) or "none"
     return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -1,8 +1,9 @@
 """Roll-outs of an environment as a CSV file, from which `cfmon model learn` estimates a model with its counts.
 
-This is for environments that cannot be enumerated: random ones, or too large ones. Columns: `episode`, `step`, the
-entries of the state's key (their names, or `s0`, `s1`, ...), `action`, `reward`, `terminated`, `truncated`, the entries
-after the step (with `next_` before the name), and `feature[0]`, ... of the observation, unless this is the key itself.
+Roll-outs are for environments that are random or too large, and so cannot be enumerated. Columns: `episode`, `step`,
+the entries of the state's key (their names, or `s0`, `s1`, ...), `action`, `reward`, `terminated`, `truncated`, the
+entries of the next state's key (with `next_` before the name), and `feature[0]`, ... of the observation, unless the key
+is the observation.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from monitor.model.annotations import Valuation
 from monitor.user_code import explained, load_object
 
 LONGEST_EPISODE: Final = 10_000
-"""Steps after which an episode is cut off, if the environment does not end it."""
+"""Number of steps after which an episode is cut off if the environment does not end it."""
 
 Chooser = Callable[[Valuation], int]
 
 
 @dataclass(frozen=True)
 class RolledOut:
-    """What was written: `columns` of the state, those of the `features`, numbers of steps and episodes."""
+    """Summary of the written file: `columns` of the state, number of `features`, numbers of steps and episodes."""
 
     columns: tuple[str, ...]
     features: int
@@ -56,13 +57,13 @@ def roll_out(
         source: `gymnasium:ID?argument=value` or `module.py:make_env`.
         target: file to write.
         steps: number of rows.
-        policy: `random`, or `module.py:function`: called with the key of a state, returns an action, or the
+        policy: `random`, or `module.py:function`, which is called with the key of a state and returns an action or the
             probabilities of all actions.
         key: what identifies a state, as for `explore`.
-        seed: of the first reset (then `seed` + 1, ...), and of the actions.
+        seed: seed of the first reset (then `seed` + 1, ...), and of the actions.
         report: called with the number of steps done.
 
-    Raises ModelError: the environment or the policy fails, or the file cannot be written.
+    Raises ModelError if the environment or the policy fails, or if the file cannot be written.
     """
     if steps < 1:
         raise ModelError("--rollouts must be at least 1")
@@ -84,7 +85,7 @@ def roll_out(
 
 @dataclass(frozen=True)
 class _Run:
-    """An environment, what identifies its states, and the policy."""
+    """An environment, the identity of its states, and the policy."""
 
     environment: Environment
     identity: StateIdentity
@@ -111,7 +112,7 @@ class _Run:
 
 
 def _written(run: _Run, out: Any, steps: int, seed: int, report: Callable[[int], None]) -> RolledOut:  # noqa: ANN401
-    """Write header and rows; `out`: a writer of the module csv."""
+    """Write the header and the rows. `out`: a writer of the module csv."""
     done = episode = width = 0
     names: tuple[str, ...] = ()
     while done < steps:

@@ -1,8 +1,8 @@
 """Breadth-first search over the states of a simulator.
 
-A state is expanded once, so snapshots are held only for states that wait. Where a key might be shared by situations
-that behave differently, a second situation with the same key is stepped too and compared: one that differs in a single
-step is an error, not a wrong model. (Differences that show only later are left to `walks.py`.)
+Each state is expanded once, so only waiting states need snapshots. If different situations may share a key, a second
+situation with the same key is also stepped and compared with the first. If a single step differs, the search fails
+instead of making a wrong model. (`walks.py` finds differences that appear only later.)
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 
 ALTERNATES: Final = 1
-"""How many further situations with the key of a state are compared with the first."""
+"""Number of further situations with the key of a state that are compared with the first."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of states expanded and found."""
+"""Called with the numbers of states expanded and found."""
 
 
 @dataclass(slots=True)
 class Successor:
-    """One successor of a row; `low` and `high`: rewards seen."""
+    """One successor of a row. `low` and `high`: smallest and largest observed reward."""
 
     target: int
     probability: float
@@ -40,15 +40,15 @@ class ExploredState:
     """A state.
 
     Attributes:
-        key: its key.
-        terminated: an episode ended here; the state is absorbing.
-        observation: flattened, or None.
-        labels: by the user's function.
-        parent, action: how it was first reached; -1 at the start.
-        rewards: what steps into it earned.
-        snapshot: to continue from; None once it is expanded.
-        alternates: snapshots of further situations with its key, to compare.
-        compared: number of alternates, waiting and done.
+        key: key of the state.
+        terminated: True if an episode ended in this state. The state is then absorbing.
+        observation: flattened observation, or None.
+        labels: labels that the user's function returned.
+        parent, action: state and action by which this state was first reached; -1 at the start.
+        rewards: rewards of the steps into this state.
+        snapshot: snapshot to continue from; None after the state was expanded.
+        alternates: snapshots of further situations with the same key, to compare.
+        compared: number of alternates, waiting and compared.
     """
 
     key: Valuation
@@ -82,9 +82,10 @@ class Found:
 
 
 def search(simulator: Explorable, max_states: int, report: Progress = lambda _, __: None) -> Found:
-    """Return all states that can be reached, in breadth-first order.
+    """Return all reachable states in breadth-first order.
 
-    Raises ModelError: more than `max_states`, a key that several different situations share, or as the simulator.
+    Raises ModelError if there are more than `max_states` states, if different situations share a key, or if the
+    simulator raises it.
     """
     found = Found()
     for arrival in simulator.starts():
@@ -121,7 +122,7 @@ def _expand(simulator: Explorable, found: Found, number: int, max_states: int) -
 
 
 def _number(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
-    """Return the number of the state that was arrived at, a new one if its key is new."""
+    """Return the number of the reached state. If its key is new, this is a new number."""
     number = found.numbers.get((arrival.key, arrival.terminated))
     if number is None:
         return _new(simulator, found, arrival, before, max_states)
@@ -159,9 +160,9 @@ def _new(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[in
 
 
 def _compare(simulator: Explorable, found: Found, number: int, snapshot: Snapshot) -> None:
-    """Compare a second situation with the row of the first; widen the rewards. Raises ModelError if it differs."""
+    """Compare a second situation with the row of the first, and widen the rewards. Raises ModelError if they differ."""
     for action, row in enumerate(found.rows[number]):
-        # A simulator with aliasing is deterministic: one successor, or none where the action is unavailable.
+        # A simulator with aliasing is deterministic: an action has one successor, or none if it is unavailable.
         arrivals, node = simulator.step(snapshot, action), found.nodes[number]
         once = shown(found.nodes[row[0].target].key) if row else "nothing (unavailable)"
         again = shown(arrivals[0].key) if arrivals else "nothing (unavailable)"

@@ -1,4 +1,4 @@
-"""Environments from text: `gymnasium:ID?argument=value`, or a user's own `module.py:make_env`."""
+"""Opens environments that are named `gymnasium:ID?argument=value` or `module.py:make_env`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from monitor.errors import ModelError, to_install
 from monitor.user_code import explained, is_reference, load_object
 
 _FAMILIES: Final = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
-"""Beginning of an id -> the package whose import registers it."""
+"""First part of an id -> the package that registers it when imported."""
 
 
 def open_environment(source: str) -> Environment:
-    """Return the environment of `gymnasium:ID?argument=value`, or what the function of `module.py:make_env` returns.
+    """Return the environment of `gymnasium:ID?argument=value`, or the result of the function `module.py:make_env`.
 
-    The packages of MiniGrid's ids are imported. Raises ModelError.
+    For an id of MiniGrid, its packages are imported first. Raises ModelError.
     """
     if is_reference(source):
         return _own(source)
@@ -53,7 +53,7 @@ def _import(package: str, source: str) -> None:
     from importlib import import_module  # noqa: PLC0415 - used for these environments only
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the packages that it imports
+        warnings.simplefilter("ignore")  # warnings of the imported packages
         try:
             import_module(package)
         except ImportError as error:
@@ -61,6 +61,6 @@ def _import(package: str, source: str) -> None:
 
 
 def close(environment: Environment) -> None:
-    """Close an environment; its errors do not matter any more."""
+    """Close an environment, and ignore errors."""
     with suppress(Exception):
         environment.close()

@@ -13,17 +13,16 @@ from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 
 STEPS: Final = 10_000
-"""Steps compared by default."""
+"""Default number of steps that are compared."""
 
 _LONGEST_EPISODE: Final = 1000
 
 
 def compare_walks(simulator: CopySimulator, found: Found, steps: int, seed: int) -> int:
-    """Run the environment for `steps` steps with random actions, and compare each with the search; return their number.
+    """Run the environment with random actions for `steps` steps, compare each with the search, and return their number.
 
-    Rewards outside those seen widen the range of the transition.
-
-    Raises ModelError: a step leads elsewhere, or ends the episode when it should not, or the reverse.
+    Rewards outside the range found so far widen the range of the transition. Raises ModelError if a step leads to
+    another state, or if the episode wrongly ends or does not end.
     """
     rng, done = np.random.default_rng(seed), 0
     seeds = simulator.seeds

@@ -1,8 +1,8 @@
-"""Models as verification tools store them, a list of choices in each state, and their conversion from and to `MDP`.
+"""Models in the form of verification tools, with a list of choices in each state, and conversion from and to `MDP`.
 
-In an `MDP` action a is the same action in every state. PRISM, Storm and UMB number the choices of each state from 0,
-and may name them. Where choices have names, each name becomes an action, in the order of the file; a name that occurs k
-times in one state becomes k actions, `go`, `go 2`, ...; a choice without a name is called `unlabelled`. Where none has
+In an `MDP`, action a is the same action in every state. PRISM, Storm and UMB number the choices of each state from 0,
+and may name them. If choices have names, each name becomes an action, in the order of the file. A name that occurs k
+times in one state becomes k actions, `go`, `go 2`, ... A choice without a name is called `unlabelled`. If no choice has
 a name, the action is the choice's index in its state.
 """
 
@@ -22,12 +22,12 @@ from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
 MAX_MODEL_BYTES: Final = 4 << 30
-"""Largest memory to read a model; larger ones are refused before memory is taken."""
+"""Largest memory for reading a model. Larger models are refused before memory is allocated."""
 
 ROW_BYTES, ENTRY_BYTES, STATE_BYTES, CELL_BYTES, NAME_BYTES = 48, 300, 64, 200, 700
-"""Most bytes that a row (s, a), an entry, a state, a variable of a state and a name of a state take while reading.
+"""Largest memory, in bytes, while reading, for a row (s, a), an entry, a state, a variable and a name of a state.
 
-What a state shows is an entry too.
+An observation of a state counts as an entry.
 """
 
 UNLABELLED: Final = "unlabelled"
@@ -41,17 +41,17 @@ class Choices:
     Attributes:
         states: S.
         state: [C] state of each choice.
-        kind: [C] number of the choice's action, `0..kinds-1`; the same number may occur more than once in a state.
+        kind: [C] number of the choice's action, `0..kinds-1`; a state may have several choices with the same number.
         kinds: number of actions.
-        names: one for each kind, "" for none; or empty.
-        indptr: [C + 1]; entries of choice c are `indptr[c]` up to `indptr[c + 1]`.
+        names: name of each kind, "" for none; or empty.
+        indptr: [C + 1]; the entries of choice c are `indptr[c]` up to `indptr[c + 1]`.
         successors, probabilities: [N].
         rewards: [N] R(s, a, s'), or None.
-        initial: states that may be the first.
+        initial: possible initial states.
         labels: name -> states, or [S] bool.
         variables: names of the variables of `valuations`.
         valuations: S rows, or empty.
-        emissions: what the states show if they are hidden, else None.
+        emissions: observations of the states if they are hidden, else None.
     """
 
     states: int
@@ -71,19 +71,19 @@ class Choices:
 
 
 def require_memory(needed: int, limit: int, what: str) -> None:
-    """Raise ModelError if reading takes more than `limit` bytes; `what` is the part that is too large."""
+    """Raise ModelError if reading needs more than `limit` bytes. `what`: the part that is too large."""
     if needed > limit:
         raise ModelError(f"{what}: reading it takes {needed:,} bytes of memory, more than the limit of {limit:,} bytes")
 
 
 def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  # noqa: ANN401 - checked by `MDP.from_rows`
-    """Return the model; `limit`: bytes of memory for it; `carried`: further arguments of `MDP.from_rows`.
+    """Return the model. `limit`: bytes of memory for it. `carried`: further arguments of `MDP.from_rows`.
 
-    One initial state becomes the initial distribution; of several, the label `init` remains, unless their distribution
-    is carried.
+    A single initial state becomes the initial distribution. Several initial states keep the label `init`, unless
+    `carried` has their distribution.
 
     Raises:
-        ModelError: as `MDP.from_rows`, or the model takes too much memory.
+        ModelError: as `MDP.from_rows`, or the model needs too much memory.
     """
     beside = (2 * CELL_BYTES * len(choices.variables) if choices.valuations else 0) + 2 * len(choices.labels)
     size = ENTRY_BYTES * len(choices.successors) + (STATE_BYTES + beside) * choices.states
@@ -115,7 +115,7 @@ def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  #
 
 
 def _actions(choices: Choices) -> tuple[Ints, tuple[str, ...]]:
-    """Return the action of each choice [C] and the names of all actions, by kind and, within a state, occurrence."""
+    """Return the action of each choice [C] and the actions' names, sorted by kind, then by occurrence in a state."""
     order = np.lexsort((np.arange(len(choices.kind)), choices.kind, choices.state))
     state, kind = choices.state[order], choices.kind[order]
     new = np.concatenate([[True], (np.diff(state) != 0) | (np.diff(kind) != 0)])[: len(kind)]
@@ -124,7 +124,7 @@ def _actions(choices: Choices) -> tuple[Ints, tuple[str, ...]]:
     again[order] = place - np.maximum.accumulate(np.where(new, place, 0))
     most = int(again.max(initial=0)) + 1
     named = choices.names or ("",) * choices.kinds
-    kept = [k * most for k in range(choices.kinds) if named[k] or not choices.names]  # an unused one keeps its number
+    kept = [k * most for k in range(choices.kinds) if named[k] or not choices.names]  # an unused kind keeps its number
     codes = np.unique(np.concatenate([choices.kind * most + again, np.array(kept, np.int64)]))
     texts = (named[code // most] or UNLABELLED for code in codes.tolist())
     names = tuple(f"{text} {n % most + 1}" if n % most else text for text, n in zip(texts, codes.tolist(), strict=True))
@@ -149,12 +149,12 @@ def _initial(choices: Choices) -> Floats | None:
 
 
 def placeholders(count: int) -> tuple[str, ...]:
-    """Return names of variables that have none."""
+    """Return names for variables without names."""
     return tuple(f"v{n}" for n in range(count))
 
 
 def _state_names(choices: Choices) -> tuple[str, ...]:
-    """Return names such as `x=1, done=true` from named variables; none if one is too long or given twice."""
+    """Return names such as `x=1, done=true` from named variables; () if a name is too long or occurs twice."""
     if not choices.valuations or choices.variables == placeholders(len(choices.variables)):
         return ()
     names = tuple(
@@ -178,8 +178,8 @@ def _shown(value: float | str | bool) -> str:  # noqa: FBT001 - a value of a var
 def merged_order(state: Ints, kind: Ints, kinds: int) -> Ints:
     """Return the place [kinds] of each kind in an order that agrees with the order of choices within every state.
 
-    Where that leaves a choice, or where two states contradict each other, the order of the numbers. `state` [C] is
-    ascending, `kind` [C] in the order of choices.
+    If this leaves several orders, or if two states contradict each other, the numbers decide. `state` [C] is ascending,
+    and `kind` [C] is in the order of choices.
     """
     inside = (np.diff(state) == 0) & (np.diff(kind) != 0)
     pairs = np.unique(kind[:-1][inside] * kinds + kind[1:][inside]) if len(kind) else np.zeros(0, np.int64)
@@ -202,7 +202,10 @@ def merged_order(state: Ints, kind: Ints, kinds: int) -> Ints:
 
 
 def choices_of(model: MDP) -> Choices:
-    """Return the available actions of a model as choices, in the order of states and actions, which are their kinds."""
+    """Return the available actions of a model as choices, in the order of states and actions.
+
+    The actions are the kinds.
+    """
     lengths = np.diff(model.indptr)
     rows = np.flatnonzero(lengths)
     rewards = np.repeat(model.rewards.reshape(-1), lengths)
@@ -227,7 +230,10 @@ def choices_of(model: MDP) -> Choices:
 
 
 def initial_states(model: MDP) -> Ints:
-    """Return the states in which an episode may begin, else those of the label `init`; ModelError if they differ."""
+    """Return the initial states, or else those with the label `init`.
+
+    Raises ModelError if they differ.
+    """
     marked = np.flatnonzero(model.labels["init"]) if "init" in model.labels else None
     first = None if model.initial is None else np.flatnonzero(model.initial)
     if marked is not None and first is not None and not np.array_equal(marked, first):
@@ -237,10 +243,10 @@ def initial_states(model: MDP) -> Ints:
 
 
 def keeps_order(model: MDP) -> bool:
-    """Return whether the actions keep their numbers where a file only orders them within states (`merged_order`)."""
+    """Return whether the actions keep their numbers in a file that orders them only within states (`merged_order`)."""
     choices = choices_of(model)
     used, first = np.unique(choices.kind, return_index=True)
-    numbers = np.argsort(np.argsort(first))  # of the used actions, in the order in which they occur
+    numbers = np.argsort(np.argsort(first))  # numbers of the used actions by their first occurrence
     place = merged_order(choices.state, numbers[np.searchsorted(used, choices.kind)], len(used))
     return len(used) == model.actions and bool((place[numbers] == np.arange(len(used))).all())
 

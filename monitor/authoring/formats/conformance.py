@@ -1,11 +1,11 @@
 """Test of a Gymnasium environment against the table `P[s][a]` that it publishes.
 
-The model is built from the table. An option such as Taxi's `fickle_passenger` changes the environment and not its
-table, so that values computed on the model are those of another environment. Therefore the environment is run for some
-thousand steps and compared with the table: each step must be an entry of it (successor, `terminated` and reward), and
-the frequencies of the entries are tested at level `ALPHA` (`monitor.statistics.model_betting`).
+The model is built from the table. An option such as Taxi's `fickle_passenger` changes the environment but not its
+table, so values computed on the model would be those of another environment. Therefore the environment is run for
+several thousand steps and compared with the table. Each step must be an entry of the table (successor, `terminated` and
+reward), and the frequencies of the entries are tested at level `ALPHA` (`monitor.statistics.model_betting`).
 
-Departures that do not occur in these steps are not found.
+Deviations that do not occur in these steps are not found.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 from monitor.statistics.model_betting import ModelTest
 
 STEPS: Final = 10_000
-"""Steps run: a third of a second for the environments that come with Gymnasium."""
+"""Number of steps. They take a third of a second in the environments that come with Gymnasium."""
 
 ALPHA: Final = 1e-6
-"""Probability of reporting the frequencies of an environment that follows its table."""
+"""Probability of reporting an environment although it follows the frequencies of its table."""
 
 Entry = tuple[int, bool, float]
 """Successor, terminated, reward."""
@@ -35,10 +35,10 @@ class Conformance:
 
     Attributes:
         steps: number of steps run.
-        departures: kind of departure -> number of steps.
-        example: the first such step, as a sentence; empty if there was none.
-        log10_e: evidence against the frequencies, log10 of an e-value. Meaningful only without departures, which are
-            not counted.
+        departures: kind of deviation -> number of steps.
+        example: sentence on the first deviating step; empty if there was none.
+        log10_e: evidence against the frequencies, log10 of an e-value. Deviating steps are not counted in it, so it is
+            meaningful only without deviations.
         doubted: True if the frequencies are rejected: the e-value reached 1 / `ALPHA`.
         failure: why the environment could not be run to the end; empty if it could.
     """
@@ -52,7 +52,7 @@ class Conformance:
 
     @property
     def problem(self) -> str:
-        """The mismatch and its meaning, as one sentence; empty if the environment follows its table."""
+        """The mismatch and its consequence in one sentence; empty if the environment follows its table."""
         if self.departures:
             counts = [f"{count:,} of {self.steps:,} steps {what}" for what, count in self.departures.items()]
             found = f"{'; '.join(counts)} ({self.example})"
@@ -78,10 +78,10 @@ def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Confo
     """Run an environment with random actions and compare each step with its table.
 
     Args:
-        environment: with discrete spaces and a table `P[s][a] = [(probability, successor, reward, terminated), ...]`,
-            of which only actions with entries are taken.
+        environment: environment with discrete spaces and a table `P[s][a] = [(probability, successor, reward,
+            terminated), ...]`. Only actions with entries are taken.
         steps: number of steps, over as many episodes as needed.
-        seed: of the environment and of the actions.
+        seed: seed of the environment and of the actions.
     """
     table = _FrequencyTable(environment)
     departures: dict[str, int] = {}
@@ -98,7 +98,10 @@ def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Confo
 
 
 class _FrequencyTable:
-    """The table of an environment, and the test of its frequencies: row s * A + a, entries in ascending order."""
+    """The table of an environment, and the test of its frequencies.
+
+    Row s * A + a has its entries in ascending order.
+    """
 
     def __init__(self, environment: Any) -> None:  # noqa: ANN401 - Gymnasium is optional
         self.actions = int(environment.action_space.n)
@@ -120,7 +123,7 @@ class _FrequencyTable:
         return [action for action in range(self.actions) if self._entries[first + action]]
 
     def compare(self, step: _Step) -> str:
-        """Return how a step departs from the table, empty if it does not; a possible step is counted."""
+        """Return how a step deviates from the table, or "" if it does not. A possible step is counted."""
         row = step.state * self.actions + step.action
         successor, terminated, reward = step.entry
         there = [(place, entry) for place, entry in enumerate(self._entries[row]) if entry[0] == successor]
@@ -137,7 +140,7 @@ class _FrequencyTable:
 
 
 def _merged(listed: Any) -> dict[Entry, float]:  # noqa: ANN401 - whatever the environment holds
-    """Return the entries of a row in ascending order, with their probabilities; equal ones are merged."""
+    """Return the entries of a row in ascending order, with their probabilities. Equal entries are merged."""
     row: dict[Entry, float] = {}
     for probability, successor, reward, terminated in listed:
         if probability > 0:

@@ -1,4 +1,4 @@
-"""DRN, Storm's explicit text format: Markov chains, and Markov decision processes, also with observations.
+"""DRN, Storm's explicit text format: Markov chains, and Markov decision processes with or without observations.
 
     @type: MDP
     @parameters
@@ -17,7 +17,8 @@
         action __NOLABEL__ [0]
             1 : 1
 
-Of type POMDP, a state line also gives what the state shows: `state 0 {2} [0] init`. Comments begin with `//`.
+In a file of type POMDP, a state line also gives the state's observation: `state 0 {2} [0] init`. Comments begin with
+`//`.
 
 Source: stormchecker.org, "Explicit model formats".
 """
@@ -57,7 +58,7 @@ _MOST_SIGNALS: Final = 1 << 31
 
 @dataclass
 class _Given:
-    """What the lines hold. C choices, N branches, S states."""
+    """The content of the lines, with C choices, N branches and S states."""
 
     rewards: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
@@ -79,16 +80,19 @@ class _Given:
 
 
 def read_files(files: Mapping[str, bytes], source: str, rewards: str | None = None) -> MDP:
-    """Read a model: the reader of `monitor.model.formats`. `rewards`: the reward model, if there are several."""
+    """Read a model; the reader that `monitor.model.formats` names.
+
+    `rewards`: the reward model, if there are several.
+    """
     return read_drn(files[".drn"], source, rewards)
 
 
 def read_drn(content: bytes, source: str, rewards: str | None = None, *, limit: int = MAX_MODEL_BYTES) -> MDP:
-    """Read the model in the bytes of a DRN file; `limit`: bytes of memory for it.
+    """Read the model in the bytes of a DRN file. `limit`: bytes of memory for the model.
 
     Raises:
-        ModelError: the file is malformed, of a kind that is not supported, or has several reward models and `rewards`
-            names none of them; says on which line. Nothing else.
+        ModelError: the file is malformed, its kind is not supported, or it has several reward models and `rewards`
+            names none of them. The message gives the line. No other error is raised.
     """
     try:
         require_memory(ENTRY_BYTES // 8 * len(content), limit, f"{len(content):,} bytes of text")
@@ -200,7 +204,7 @@ def _reward(given: _Given, row: Line, text: str | None) -> float:
 
 
 def _check(given: _Given, last: Line) -> None:
-    """Raise ModelError if the numbers differ from the declared ones, or a choice does not sum to 1."""
+    """Raise ModelError if the counts differ from the declared ones, or if a choice does not sum to 1."""
     _close(given, last)
     for key, found in (("@nr_states", given.states), ("@nr_choices", len(given.of))):
         if given.numbers.get(key, found) != found:
@@ -236,7 +240,7 @@ def _choices(given: _Given, limit: int) -> Choices:
 
 
 def _kinds(given: _Given) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Return state and action of each choice, and the actions' names; none if they only number the choices."""
+    """Return the state and the action of each choice, and the actions' names; () if the names are only numbers."""
     state, name = np.asarray(given.of), np.asarray(given.name)
     names = np.array(list(given.names), object)
     numbered = (np.arange(len(state)) - np.searchsorted(state, state)).astype(str)

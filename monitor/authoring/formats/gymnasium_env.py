@@ -1,6 +1,6 @@
 """Models from Gymnasium environments that publish their dynamics as `env.unwrapped.P[s][a]`.
 
-`monitor.authoring.formats.conformance` tests whether the environment follows that table.
+`monitor.authoring.formats.conformance` tests whether the environment follows this table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
-_ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import the module before it
+_ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium imports the module before it
 _ONE_HOT_LIMIT = 1 << 26
 
 
@@ -36,9 +36,9 @@ class _TableEntry:
 
 
 def load_gymnasium(source: str) -> MDP:
-    """Return the model of `gymnasium:ID?arg=value&...`; values are numbers, true, false, or text.
+    """Return the model of `gymnasium:ID?arg=value&...`. Values are numbers, true, false, or text.
 
-    The environment is run and compared with its table, always with the same seed. If it departs from the table, values
+    The environment is run and compared with its table, always with the same seed. If it deviates from the table, values
     computed on the model are not those of the environment, and a `ModelWarning` reports it.
 
     Raises:
@@ -58,9 +58,9 @@ def load_gymnasium(source: str) -> MDP:
 
 
 def make_environment(source: str, **more: Any) -> Any:  # noqa: ANN401 - Gymnasium is optional, so is its type
-    """Return the environment of `gymnasium:ID?arg=value&...`; `more`: further arguments of `gymnasium.make`.
+    """Return the environment of `gymnasium:ID?arg=value&...`. `more`: further arguments of `gymnasium.make`.
 
-    Raises ModelError: Gymnasium is not installed, or it does not know or cannot make the environment.
+    Raises ModelError if Gymnasium is not installed, does not know the environment, or cannot make it.
     """
     identifier, _, query = source.removeprefix("gymnasium:").partition("?")
     if not _ID.match(identifier):
@@ -72,22 +72,22 @@ def make_environment(source: str, **more: Any) -> Any:  # noqa: ANN401 - Gymnasi
     try:
         arguments: dict[str, Any] = {key: _value(text) for key, text in parse_qsl(query, strict_parsing=bool(query))}
         return gymnasium.make(identifier, **arguments, **more)
-    except Exception as error:  # environments raise any exception, all about this source
+    except Exception as error:  # an environment may raise any exception
         raise ModelError(f"model {source}: Gymnasium cannot make it ({type(error).__name__}: {error})") from error
 
 
 def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
     """Return the model of an environment with a table `P[s][a] = [(probability, successor, reward, terminated), ...]`.
 
-    State and action numbers stay those of the environment. A state entered with `terminated` ends the episode: unless
-    its own rows already stay there with reward 0, an absorbing copy with its labels is appended after the last state,
-    and such transitions go to the copy. The environment has one number for both: `ended_as` maps a state at the end of
-    an episode to its copy. Duplicates are summed. Rewards are of transitions, R(s, a, s'); if one transition has
-    several rewards, R is their mean, and `reward_spread` their largest distance from it.
+    State and action numbers stay those of the environment. A state entered with `terminated` ends the episode. If its
+    own rows do not already stay there with reward 0, an absorbing copy with the same labels is appended after the last
+    state, and the terminating transitions lead to the copy. The environment has the same number for both, so `ended_as`
+    maps a state at the end of an episode to its copy. Duplicate entries are summed. Rewards belong to transitions, R(s,
+    a, s'). If a transition has several rewards, R is their mean, and `reward_spread` is their largest distance from it.
 
-    States in which an episode ends are labelled `terminal`; FrozenLake's are also labelled `hole`, `goal` or `start`,
-    and named `row 2 column 3`. With copies, `observations` is the one-hot encoding of the environment's state (unless
-    too large); without, a policy gets the one-hot encoding of the state anyway.
+    States in which an episode ends have the label `terminal`. FrozenLake's states also have the label `hole`, `goal` or
+    `start`, and are named `row 2 column 3`. With copies, `observations` is the one-hot encoding of the environment's
+    state (unless it is too large). Without copies, a policy gets the one-hot encoding of the state anyway.
     """
     inner = environment.unwrapped
     try:
@@ -124,9 +124,9 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
 
 
 def _rows(entries: list[_TableEntry], copies: dict[int, int], size: tuple[int, int]) -> dict[str, Any]:
-    """Return the arrays of `MDP.from_rows`; `entries` in order of state and action, `size` [S, A] without the copies.
+    """Return the arrays of `MDP.from_rows`. `entries`: sorted by state and action. `size`: [S, A] without the copies.
 
-    If all entries of a row have one reward it is r(s, a), else each transition has its own.
+    If all entries of a row have the same reward, it is r(s, a). Otherwise each transition has its own reward.
     """
     count, actions = size
     states = count + len(copies)
@@ -153,7 +153,7 @@ def _stays(state: int, actions: int, entries: list[_TableEntry]) -> bool:
 
 
 def _labels(desc: npt.NDArray[np.bytes_] | None, ends: list[int], copies: dict[int, int]) -> dict[str, list[int]]:
-    """Return the labels: a state and its copy have the tile's label; `terminal` has the copy only."""
+    """Return the labels. A state and its copy have the label of the tile; only the copy has `terminal`."""
     labels = {"terminal": [copies.get(s, s) for s in ends]} if ends else {}
     if desc is not None:
         tiles = np.asarray(desc).reshape(-1)
@@ -164,7 +164,7 @@ def _labels(desc: npt.NDArray[np.bytes_] | None, ends: list[int], copies: dict[i
 
 
 def _names(tiles: npt.NDArray[np.bytes_], copies: dict[int, int]) -> list[str]:
-    """Return names such as `row 2 column 3`, which place states in pictures; a copy has `, ended` appended."""
+    """Return names such as `row 2 column 3`, which place states in pictures. The name of a copy ends with `, ended`."""
     names = [f"row {row} column {column}" for row, column in np.ndindex(*np.shape(tiles))]
     return [*names, *(f"{names[state]}, ended" for state in copies)]
 

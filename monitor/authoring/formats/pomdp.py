@@ -1,4 +1,4 @@
-"""Cassandra's `.pomdp` files, which pomdp-solve and many solvers read: models with hidden states.
+"""Cassandra's `.pomdp` files for models with hidden states, which pomdp-solve and many other solvers read.
 
     discount: 0.95
     values: reward
@@ -14,15 +14,16 @@
     O: open uniform
     R: listen : * : * : * -1
 
-In such a file what is observed depends on the state *and on the action that led to it*, and before the first action
-nothing is observed. In an `MDP` it depends on the state alone. So the model has a hidden state for each state of the
-file and each way to enter it in which it shows something else: `left at the start`, `left after listen`,
-`left after open`. Actions after which a state shows the same share one, which is called after the first of them. There
-are only those that can be reached from the start.
+In such a file, the observation depends on the state *and on the action that led to it*, and there is no observation
+before the first action. In an `MDP`, the observation depends on the state alone. So the model has several hidden states
+for a state of the file, if its observation depends on how it was entered: `left at the start`, `left after listen`,
+`left after open`. Actions after which a state has the same observations share one hidden state, which is named after
+the first of these actions. The model has only hidden states that can be reached from the start.
 
-The last observation, one more than the file has, is *nothing yet*: the states at the start show it, and no others.
-Rewards that depend on the observation become their mean over what may be observed, and `reward_spread` their largest
-distance from it. Discount and `values` are left out: no formula depends on them.
+The model has one observation more than the file. The last observation is *nothing yet*, and only the states at the
+start have it. A reward that depends on the observation is replaced by its mean over the possible observations;
+`reward_spread` is the largest distance from the mean. Discount and `values` are ignored, because no formula depends on
+them.
 
 Source: pomdp.org, "POMDP File Format".
 """
@@ -53,25 +54,25 @@ from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 
 _TOLERANCE: Final = 1e-5
-"""By how much a sum of probabilities may differ from 1: that of pomdp-solve. They are divided by their sum."""
+"""Largest allowed difference from 1 of a sum of probabilities, as in pomdp-solve. The sum is then made 1."""
 
 _START: Final = -1
-"""In place of an action: none yet."""
+"""Stands for an action at the start, when no action was taken yet."""
 
 _Entered = tuple[int, int]
-"""A hidden state: the state of the file, and the first action after which that shows the same."""
+"""A hidden state: the state of the file, and the first action after which this state has the same observations."""
 
 
 def read_files(files: Mapping[str, bytes], source: str) -> MDP:
-    """Read a model: the reader of `monitor.model.formats`."""
+    """Read a model; the reader that `monitor.model.formats` names."""
     return read_pomdp(files[".pomdp"], source)
 
 
 def read_pomdp(content: bytes, source: str, *, limit: int = MAX_MODEL_BYTES) -> MDP:
-    """Read the model in the bytes of a `.pomdp` file; `limit`: bytes of memory for it.
+    """Read the model in the bytes of a `.pomdp` file. `limit`: bytes of memory for the model.
 
     Raises:
-        ModelError: the file is malformed; says on which line. Nothing else.
+        ModelError: the file is malformed. The message gives the line. No other error is raised.
     """
     try:
         given = read_text(content, source, limit)
@@ -82,7 +83,7 @@ def read_pomdp(content: bytes, source: str, *, limit: int = MAX_MODEL_BYTES) -> 
 
 
 def _divide_by_sums(given: PomdpText) -> None:
-    """Make each row sum to 1. Raises ModelError: one is missing, or its sum differs too much."""
+    """Make each row sum to 1. Raises ModelError if a row is missing or if its sum differs too much from 1."""
     given.start = _distribution(given.start, "start:")
     for statement, table in (("T", given.moves), ("O", given.shows)):
         for action in range(given.sizes["actions"]):
@@ -100,9 +101,9 @@ def _distribution(row: Weights, what: str) -> Weights:
 
 @dataclass
 class _Reached:
-    """What can be reached from the start.
+    """The hidden states that can be reached from the start.
 
-    `entered`: hidden state -> the first action that leads there. `rows`: (hidden state, action) -> successor ->
+    `entered`: hidden state -> the first action that leads to it. `rows`: (hidden state, action) -> successor ->
     probability.
     """
 
@@ -128,7 +129,7 @@ def _reached(given: PomdpText) -> _Reached:
 
 
 def _alike(given: PomdpText, state: int) -> list[int]:
-    """Return for each action the first one after which the state shows the same."""
+    """Return for each action the first action after which the state has the same observations."""
     first: dict[tuple[tuple[int, float], ...], int] = {}
     rows = (given.shows[action, state] for action in range(given.sizes["actions"]))
     return [first.setdefault(tuple(sorted(row.items())), action) for action, row in enumerate(rows)]
@@ -174,25 +175,25 @@ def _called(given: PomdpText) -> tuple[str, ...]:
 
 
 def _shown(given: PomdpText, state: _Entered) -> Weights:
-    """Return what a hidden state shows: nothing yet, or what its state of the file shows after the action."""
+    """Return the observations of a hidden state with their probabilities, or *nothing yet* at the start."""
     place, action = state
     return {given.sizes["observations"]: 1.0} if action == _START else given.shows[action, place]
 
 
 def _entry(given: PomdpText, found: _Reached, state: _Entered) -> str:
-    """Return how a hidden state is entered: the first action that leads there, or `start`."""
+    """Return how a hidden state is entered: by the first action that leads to it, or `start`."""
     action = found.entered[state]
     return "start" if action == _START else given.called("actions", action)
 
 
 def _valuation(given: PomdpText, found: _Reached, state: _Entered) -> tuple[str | float, str]:
-    """Return the state of the file, by name or else number, and how it was entered."""
+    """Return the state of the file (its name, or its number without names), and how it was entered."""
     names = given.names["states"]
     return names[state[0]] if names else float(state[0]), _entry(given, found, state)
 
 
 def _names(given: PomdpText, found: _Reached, states: list[_Entered]) -> list[str]:
-    """Return names such as `left after listen`; the state's alone where there is one way to enter it."""
+    """Return names such as `left after listen`. If there is one way to enter a state, its name alone is enough."""
     ways, names = Counter(place for place, _ in states), []
     for state in states:
         name, entry = given.called("states", state[0]), _entry(given, found, state)
@@ -204,7 +205,7 @@ def _names(given: PomdpText, found: _Reached, states: list[_Entered]) -> list[st
 def _rewards(
     given: PomdpText, rows: list[tuple[_Entered, int, dict[_Entered, float]]]
 ) -> tuple[Floats | None, Floats | None]:
-    """Return the mean reward of each entry of the rows, and by how much it may differ; None without rewards."""
+    """Return the mean reward of each entry of the rows, and the largest distance from it; None without rewards."""
     if not given.rewards:
         return None, None
     by_observation = any(given_[-1] for given_ in given.rewards)

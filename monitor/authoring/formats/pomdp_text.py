@@ -1,7 +1,7 @@
-"""Text of `.pomdp` files: what its statements say, as tables; `monitor.authoring.formats.pomdp` makes a model of them.
+"""Reader of the text of `.pomdp` files into tables, from which `monitor.authoring.formats.pomdp` makes a model.
 
-Statements may be spread over lines, and a later one replaces what an earlier one says. `*` stands for every state,
-action or observation. Names that there are come first: `states:`, `actions:` and `observations:`.
+A statement may extend over several lines. A later statement replaces the values of an earlier one. `*` stands for every
+state, action or observation. The declarations `states:`, `actions:` and `observations:` come first.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ANY: Final = -1
 
 _PARTS: Final = ("actions", "states", "states", "observations")
 Rule = tuple[int, ...]
-"""Action, state, successor and observation for which a reward is paid; -1: any."""
+"""Action, state, successor and observation to which a reward applies; -1: any."""
 
 
 class _Tokens:
-    """The words, numbers and signs of a text; `line` is that of the last one taken."""
+    """The words, numbers and signs of a text. `line`: line of the token that was taken last."""
 
     def __init__(self, content: bytes, source: str) -> None:
         self._rows = lines(content, source)
@@ -41,7 +41,7 @@ class _Tokens:
         self.line, self._line = Line(source, 0, ""), Line(source, 0, "")
 
     def peek(self) -> str:
-        """Return the next one, "" at the end."""
+        """Return the next token without taking it; "" at the end."""
         while self._next is None:
             self._next = next(self._held, None)
             if self._next is None:
@@ -53,7 +53,7 @@ class _Tokens:
         return self._next
 
     def take(self) -> str:
-        """Return the next one and go on; ModelError at the end."""
+        """Take and return the next token. Raises ModelError at the end."""
         text = self.peek()
         if not text:
             raise self._line.error("the file ends here, within a statement")
@@ -61,32 +61,32 @@ class _Tokens:
         return text
 
     def expect(self, text: str, after: str) -> None:
-        """Take what must come next."""
+        """Take the next token. Raises ModelError if it is not `text`."""
         if (found := self.take()) != text:
             raise self.line.error(f"{shown(found)} stands where {text!r} is expected, after {after!r}")
 
     def accept(self, text: str) -> bool:
-        """Take the next one if it is this; return whether it is."""
+        """Take the next token if it is `text`; return whether it was."""
         if self.peek() != text:
             return False
         self.take()
         return True
 
     def has_number(self) -> bool:
-        """Return whether a number comes next."""
+        """Return whether the next token is a number."""
         return self.peek()[:1] in {*"0123456789.+-"}
 
 
 @dataclass
 class PomdpText:
-    """What a `.pomdp` file says.
+    """The content of a `.pomdp` file.
 
     Attributes:
-        sizes, names: number of `states`, `actions` and `observations`, and their names, or none.
-        start: state -> probability that an episode begins there.
-        moves: (action, state) -> state -> probability.
-        shows: (action, state that it led to) -> observation -> probability.
-        rewards: for each shape of rules, which of their four parts are given, rule -> (place in the file, reward).
+        sizes, names: number of `states`, `actions` and `observations`, and their names, if any.
+        start: state -> probability that an episode begins in this state.
+        moves: (action, state) -> next state -> probability.
+        shows: (action, next state) -> observation -> probability.
+        rewards: which of the four parts of a rule are given -> rule -> (place in the file, reward).
     """
 
     limit: int
@@ -100,7 +100,7 @@ class PomdpText:
     _cells: int = 0
 
     def count(self, cells: int) -> None:
-        """Raise ModelError if the numbers that statements give, `*` spelt out, need more memory than the limit."""
+        """Raise ModelError if the numbers of all statements, with `*` expanded, need more memory than the limit."""
         self._cells += cells
         require_memory(ENTRY_BYTES * self._cells, self.limit, f"{self._cells:,} numbers")
 
@@ -117,12 +117,12 @@ class PomdpText:
         return self.names[of][place] if self.names[of] else str(place)
 
     def declare(self, of: str, names: Sequence[str], size: int) -> None:
-        """Add the states, actions or observations."""
+        """Declare the states, the actions or the observations."""
         self.sizes[of], self.names[of] = size, tuple(names)
         self._places[of] = {name: place for place, name in enumerate(names)}
 
     def reward(self, action: int, state: int, successor: int, observation: int) -> float:
-        """Return what the last statement that applies gives; 0 without one."""
+        """Return the reward of the last statement that applies; 0 if none applies."""
         best = (0, 0.0)
         for shape, rules in self.rewards.items():
             given = (action, state, successor, observation)
@@ -131,14 +131,14 @@ class PomdpText:
         return best[1]
 
     def pay(self, rule: Rule, reward: float) -> None:
-        """Add what a statement says of rewards."""
+        """Add the reward of a statement."""
         self.count(1)
         rules = self.rewards.setdefault(tuple(part != _ANY for part in rule), {})
         rules[rule] = (self._cells, reward)
 
 
 def read_text(content: bytes, source: str, limit: int) -> PomdpText:
-    """Return what the bytes of a `.pomdp` file say; `limit`: bytes of memory. Raises ModelError, with the line."""
+    """Return the content of a `.pomdp` file. `limit`: bytes of memory. Raises ModelError with the line."""
     given, tokens = PomdpText(limit), _Tokens(content, source or "model")
     started = False
     while tokens.peek():
@@ -189,7 +189,7 @@ def _add_names(given: PomdpText, tokens: _Tokens, word: str) -> None:
 
 
 def _add_start(given: PomdpText, tokens: _Tokens, word: str) -> None:
-    """Read the distribution of the first state."""
+    """Read the initial distribution."""
     states = given.sizes["states"]
     given.count(states)
     kind = tokens.take() if tokens.peek() in ("include", "exclude") else ""
@@ -289,7 +289,7 @@ def _add_rewards(given: PomdpText, tokens: _Tokens, word: str) -> None:
 
 
 def _last(tokens: _Tokens) -> str:
-    """Return the number at the end of a statement, which some programs write after a colon too."""
+    """Return the number at the end of a statement. Some programs write a colon before it."""
     tokens.accept(":")
     return tokens.take()
 
@@ -305,7 +305,7 @@ def _one_or_any(given: PomdpText, tokens: _Tokens, of: str) -> int:
 
 
 def _weights(tokens: _Tokens, width: int) -> Weights:
-    """Return a row of `width` probabilities, or of the word `uniform`."""
+    """Return a row of `width` probabilities, or the uniform row for the word `uniform`."""
     if tokens.accept("uniform"):
         return _uniform(width)
     row: Weights = {}

@@ -11,7 +11,7 @@ PRISM writes them with `-exportmodel out.tra,lab,srew,trew,sta`; Storm reads a s
     .sta   (x,done)
            0:(1,false)
 
-Where states are hidden, a line of `.tra` also gives the observation of its successor, and `-` marks first states:
+If states are hidden, a line of `.tra` also gives the observation of its successor, and `-` marks initial states:
 
     .tra   states choices transitions observations
            - - state - observation
@@ -19,15 +19,15 @@ Where states are hidden, a line of `.tra` also gives the observation of its succ
     .obs   (wall,goal)                                     the observables of each observation, which become its name
            0:(true,false)
 
-A Markov chain lacks `choices` and `choice` and becomes a model with one action. The reward of a transition is that of
-its state plus its own. Of several reward structures PRISM numbers the files: out1.srew, out1.trew, out2.srew, ...
-Comments at the beginning, in newer versions, say what a file is:
+A Markov chain lacks `choices` and `choice` and becomes a model with one action. The reward of a transition is the
+reward of its state plus its own reward. If there are several reward structures, PRISM numbers the files: out1.srew,
+out1.trew, out2.srew, ... In newer versions, comments at the beginning give the type of a file:
 
     # Transitions (MDP)
     # Reward structure "minutes"
     # State rewards
 
-A `.pexp` file holds the same in one, each part below its comment. Source: the PRISM manual, "Explicit Model Files".
+A `.pexp` file has all of these parts, each below its comment. Source: the PRISM manual, "Explicit Model Files".
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ _MOST_KEYS: Final = 1 << 62
 
 @dataclass
 class _Transitions:
-    """The lines of a `.tra`. `signals`: number of observations, 0 if states are seen; `shown`: state -> observation."""
+    """The lines of a `.tra` file.
+
+    `signals`: number of observations, 0 if states are seen; `shown`: state -> observation.
+    """
 
     states: int
     chain: bool
@@ -91,19 +94,22 @@ class _Transitions:
 
     @cached_property
     def width(self) -> int:
-        """Largest choice, plus 1; to be read once all lines are there."""
+        """The largest choice plus 1. Read it only after all lines have been added."""
         return max(self.taken, default=0) + 1
 
 
 def read_files(files: Mapping[str, bytes], source: str, rewards: str | None = None) -> MDP:
-    """Read a model: the reader of `monitor.model.formats`. `rewards`: the reward structure, if there are several."""
+    """Read a model; the reader that `monitor.model.formats` names.
+
+    `rewards`: the reward structure, if there are several.
+    """
     return read_prism(files, source, rewards)
 
 
 def read_combined(
     files: Mapping[str, bytes], source: str, rewards: str | None = None, *, limit: int = MAX_MODEL_BYTES
 ) -> MDP:
-    """Read the model in a `.pexp` file; as `read_prism`."""
+    """Read the model in a `.pexp` file. Arguments and errors are as for `read_prism`."""
     content = files[".pexp"]
     try:
         require_memory(2 * len(content), limit, f"{len(content):,} bytes of text")
@@ -115,17 +121,17 @@ def read_combined(
 def read_prism(
     files: Mapping[str, bytes], source: str, rewards: str | None = None, *, limit: int = MAX_MODEL_BYTES
 ) -> MDP:
-    """Read the model in the bytes of a `.tra` and of the files beside it.
+    """Read the model in the bytes of a `.tra` file and of the files beside it.
 
     Args:
-        files: their contents by suffix, or by number and suffix: `.tra`, `.lab`, `1.srew`, ...
-        source: the file, for messages.
+        files: contents of the files by suffix, or by number and suffix: `.tra`, `.lab`, `1.srew`, ...
+        source: name of the file, for messages.
         rewards: the reward structure, if there are several: its name, its number, or `none`.
         limit: bytes of memory for the model.
 
     Raises:
-        ModelError: a file is malformed, they do not fit each other, or there are several reward structures and
-            `rewards` names none of them; names file and line. Nothing else.
+        ModelError: a file is malformed, the files do not fit each other, or there are several reward structures and
+            `rewards` names none of them. The message names file and line. No other error is raised.
     """
     path = PurePath(source) if PurePath(source).name else PurePath("model")
     stem = str(path.with_suffix(""))
@@ -205,7 +211,7 @@ def _add(given: _Transitions, row: Line) -> None:
     if given.signals:
         _add_shown(given, row, parts[2], parts[4])
         if parts[:2] + parts[3:4] == ["-"] * 3:
-            return  # a first state, which shows this
+            return  # the observation of an initial state
     given.at.append(row.index(parts[0], given.states, "state"))
     given.taken.append(0 if given.chain else row.index(parts[1], 1 << 31, "choice"))
     given.after.append(row.index(parts[1 if given.chain else 2], given.states, "state"))
@@ -228,9 +234,9 @@ def _refuse_rows(row: Line) -> None:
 
 
 def _checked_order(given: _Transitions) -> Ints:
-    """Return the order of the lines [N] by state, choice and successor, once they are known to be complete.
+    """Check that the lines are complete, and return their order [N] by state, choice and successor.
 
-    Raises ModelError: a transition is given twice; a state has none; a choice does not sum to 1 or has two names.
+    Raises ModelError if a transition is given twice, a state has none, or a choice does not sum to 1 or has two names.
     """
     at, taken, after = _column(given.at), _column(given.taken), _column(given.after)
     order = np.lexsort((after, taken, at))
@@ -274,7 +280,7 @@ def _check_choices(given: _Transitions, order: Ints, again: Bools) -> None:
 
 
 def _choices(given: _Transitions, order: Ints) -> dict[str, Any]:
-    """Return the first fields of `Choices`. Without names the kind of a choice is its number in the file."""
+    """Return the first fields of `Choices`. Without names, the kind of a choice is its number in the file."""
     at, taken, name = _column(given.at)[order], _column(given.taken)[order], _column(given.name)[order]
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(at) != 0) | (np.diff(taken) != 0)]))
     state, kind, names = at[starts], taken[starts], ()
@@ -295,7 +301,10 @@ def _choices(given: _Transitions, order: Ints) -> dict[str, Any]:
 
 
 def _emissions(given: _Transitions, described: FilePart | None, limit: int) -> Emissions | None:
-    """Return what the states show; `described`: the observables of each observation, which give it a name."""
+    """Return the observations of the states.
+
+    `described`: the observables of each observation, for its name.
+    """
     if not given.signals:
         if described is not None:
             name = PurePath(described.file).name
@@ -331,7 +340,7 @@ def _column(values: array[int]) -> Ints:
 
 
 def _labels(rows: Iterator[Line], states: int, limit: int) -> tuple[dict[str, Bools], Ints]:
-    """Return the labels as [S] bool, and the initial states; `deadlock` only where it holds."""
+    """Return the labels as [S] bool, and the initial states. `deadlock` is left out if it holds nowhere."""
     header = next(rows, None)
     if header is None:
         return {}, np.zeros(0, np.int64)
@@ -352,7 +361,7 @@ def _labels(rows: Iterator[Line], states: int, limit: int) -> tuple[dict[str, Bo
 
 
 def _declared(header: Line) -> dict[str, str]:
-    """Return the labels of PRISM's first line by number, as text."""
+    """Return the labels of PRISM's first line: number as text -> name."""
     found = _DECLARED.findall(header.text)
     if not found or _DECLARED.sub("", header.text).strip():
         raise header.error(f'{shown(header.text)} does not declare labels; write 0="init" 1="goal"')
@@ -362,7 +371,7 @@ def _declared(header: Line) -> dict[str, str]:
 
 
 def _declared_with_states(rows: Iterator[Line]) -> dict[str, str]:
-    """Return the labels that Storm's files declare, up to the line `#END`."""
+    """Return the labels that Storm's files declare before the line `#END`."""
     names: dict[str, str] = {}
     for row in rows:
         if row.text == "#END":
@@ -385,7 +394,7 @@ def _state_rewards(rows: Iterator[Line], given: _Transitions) -> Floats:
 
 
 def _transition_rewards(part: FilePart, given: _Transitions, order: Ints) -> Floats:
-    """Return the rewards of the sorted lines of `.tra`, [N]."""
+    """Return the reward of each sorted line of `.tra`, [N]."""
     keys = _keys(given, (_column(given.at), _column(given.taken), _column(given.after)))[order]
     found, values = array("q"), array("d")
     numbers = array("q")
@@ -412,7 +421,7 @@ def _transition_rewards(part: FilePart, given: _Transitions, order: Ints) -> Flo
 
 
 def _keys(given: _Transitions, parts: tuple[Ints, Ints, Ints]) -> Ints:
-    """Return a number for each (state, choice, successor)."""
+    """Return a unique number for each (state, choice, successor)."""
     if given.states * given.width * given.states >= _MOST_KEYS:
         raise ModelError("the model is too large for rewards of transitions")
     keys: Ints = (parts[0] * given.width + parts[1]) * given.states + parts[2]
@@ -420,9 +429,9 @@ def _keys(given: _Transitions, parts: tuple[Ints, Ints, Ints]) -> Ints:
 
 
 def _reward_lines(rows: Iterator[Line], width: int, states: int) -> Iterator[tuple[Line, list[str]]]:
-    """Yield the lines with their parts; a first line that begins with the number of states is the header.
+    """Yield the lines with their parts. If the first line begins with the number of states, it is the header.
 
-    The last number of the header is that of the lines that follow.
+    The last number of the header is the number of the lines that follow.
     """
     header, count = None, 0
     for place, row in enumerate(rows):
@@ -444,7 +453,7 @@ def _reward_lines(rows: Iterator[Line], width: int, states: int) -> Iterator[tup
 def _valuations(
     rows: Iterator[Line], count: int, of: str, limit: int
 ) -> tuple[tuple[str, ...], list[list[float | str | bool]]]:
-    """Return the names of the variables and the valuation of each of `count` states, or of what `of` names."""
+    """Return the names of the variables, and the valuation of each of the `count` states, or things named by `of`."""
     header = next(rows, None)
     if header is None:
         return (), []

@@ -1,4 +1,4 @@
-"""Parts of a model in PRISM's explicit form: the files beside a `.tra`, or sections of a `.pexp` file.
+"""Parts of a model in PRISM's explicit form: the files beside a `.tra` file, or sections of a `.pexp` file.
 
 `monitor.authoring.formats.prism_explicit` describes their content and reads it.
 """
@@ -25,14 +25,14 @@ _HEADINGS: Final = {
     "# State rewards": ".srew",
     "# Transition rewards": ".trew",
 }
-"""First words of a file or, in a `.pexp` file, of a part -> the suffix of what it holds."""
+"""First words of a file or of a part of a `.pexp` file -> the suffix of a file with this content."""
 _LONGEST_HEADING: Final = 200
 _MOST_STRUCTURES: Final = 1000
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """A file or, in a `.pexp` file, a part of it: `first` is the number of its first line."""
+    """A file, or a part of a `.pexp` file. `first`: number of its first line."""
 
     file: str
     content: bytes
@@ -55,7 +55,7 @@ class FilePart:
 
 @dataclass(frozen=True)
 class Structure:
-    """A reward structure. `name`: that in its files, its number, or empty."""
+    """A reward structure. `name`: its name in the files, or its number, or empty."""
 
     name: str
     number: str
@@ -64,7 +64,7 @@ class Structure:
 
 
 def check_headings(part: FilePart, suffix: str) -> None:
-    """Raise ModelError if the comments at the beginning say that a file is another one, or of another kind of model."""
+    """Raise ModelError if the comments at the beginning name another type of file or an unsupported kind of model."""
     for row in part.headings():
         if (found := _TYPE.match(row.text)) and found[1] not in ("DTMC", "MDP", "POMDP"):
             raise row.error(f"{found[1][:40]} models are not supported; DTMC, MDP and POMDP are")
@@ -79,7 +79,7 @@ def _suffix_of(heading: str) -> str | None:
 
 
 def divided(whole: FilePart) -> dict[str, FilePart]:
-    """Return the parts of a `.pexp` file as if they were files."""
+    """Return the parts of a `.pexp` file as if they were separate files."""
     found: dict[str, FilePart] = {}
     start, number, kind, count = 0, 1, ".tra", {".srew": 0, ".trew": 0}
     at = 0
@@ -108,7 +108,7 @@ def divided(whole: FilePart) -> dict[str, FilePart]:
 
 
 def _kind_of(heading: bytes, after: bytes) -> str | None:
-    """Return the suffix of the part that a line of a `.pexp` file begins; `after`: what follows the line."""
+    """Return the suffix of the part that begins with this line of a `.pexp` file. `after`: the text after the line."""
     first, second = (text.decode("utf-8", "replace").partition("\n")[0].strip() for text in (heading, after))
     if _STRUCTURE.match(first):
         return _HEADINGS.get(second) if second.endswith(" rewards") else None
@@ -118,7 +118,7 @@ def _kind_of(heading: bytes, after: bytes) -> str | None:
 
 
 def chosen(parts: Mapping[str, FilePart], wanted: str | None) -> Structure:
-    """Return the reward structure to read; one without rewards for none."""
+    """Return the reward structure to read, or an empty one if no rewards are wanted."""
     structures = _structures(parts)
     names = [each.name for each in structures]
     for each in structures:

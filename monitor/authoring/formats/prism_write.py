@@ -1,4 +1,4 @@
-"""Writing of PRISM's explicit files; `monitor.authoring.formats.prism_explicit` describes and reads them."""
+"""Writer of PRISM's explicit files, which `monitor.authoring.formats.prism_explicit` describes and reads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TEXT: Final = re.compile(r"[^,()\s0-9.+-][^,()\r\n]*\Z")
 def prism_files(model: MDP) -> dict[str, bytes]:
     """Return the files of a model by suffix: `.tra`, `.lab`, and `.trew` and `.sta` if it has rewards and valuations.
 
-    All rewards are written as rewards of transitions. Numbers are written so that reading gives the same, bit by bit.
-    Actions are named if the model names them, or if some are not available everywhere.
+    All rewards are written as rewards of transitions. Reading the files gives the same numbers, bit by bit. Actions are
+    named if the model names them, or if some actions are not available everywhere.
 
     Raises:
-        ModelError: a name or a text, or what a state shows, cannot be written in these files.
+        ModelError: a name, a text or an observation cannot be written in these files.
     """
     choices = choices_of(model)
     files = {".tra": _transitions(choices, _names(model)), ".lab": _labels(choices)}
@@ -35,7 +35,7 @@ def prism_files(model: MDP) -> dict[str, bytes]:
 
 
 def _names(model: MDP) -> tuple[str, ...]:
-    """Return the names of the actions, none if their numbers say it all."""
+    """Return the names of the actions; () if their numbers are enough."""
     names = filled(model.action_names, model.actions) if model.action_names or not model.availability.all() else ()
     for name in names:
         if not _NAME.match(name):
@@ -69,7 +69,7 @@ def _transitions(choices: Choices, names: tuple[str, ...]) -> Iterable[str]:
 
 
 def _shown(choices: Choices) -> tuple[list[str], str]:
-    """Return the observation of each state, and the number of observations, as text; nothing if states are seen."""
+    """Return the observation of each state, and the number of observations, as text; empty if states are seen."""
     if choices.emissions is None:
         return [], ""
     if (only := choices.emissions.only) is None:

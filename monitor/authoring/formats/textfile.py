@@ -1,4 +1,4 @@
-"""Lines and numbers of text files that hold models; every error names file, line and what is wrong there."""
+"""Lines and numbers of text files that contain models. Every error names the file, the line and the problem."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from monitor.errors import ModelError
 
 LONGEST_LINE: Final = 1 << 20
-"""Longest line, in bytes."""
+"""Largest length of a line, in bytes."""
 
 _SHOWN: Final = 60
 _INTEGER: Final = re.compile(r"[0-9]{1,18}\Z")
@@ -22,7 +22,7 @@ _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: the file's name, the number from 1, and the text without the line break."""
+    """One line: the name of the file, the number from 1, and the text without the line break."""
 
     file: str
     number: int
@@ -33,7 +33,7 @@ class Line:
         return ModelError(f"{self.file}, line {self.number}: {problem}")
 
     def index(self, text: str, limit: int, what: str) -> int:
-        """Return a whole number in `0..limit-1`; `what` names it in messages."""
+        """Return a whole number in `0..limit-1`. `what`: its name in messages."""
         if not _INTEGER.match(text):
             raise self.error(f"{shown(text)} is not a {what}; give a whole number of at least 0")
         value = int(text)
@@ -54,7 +54,7 @@ class Line:
         return value
 
     def probability(self, text: str) -> float:
-        """Return a probability: a number from 0 to 1, with some tolerance for rounding above."""
+        """Return a probability: a number from 0 to 1, with a small tolerance above 1 for rounding."""
         value = self.number_of(text, "probability")
         if not 0 <= value <= 1 + 1e-9:
             raise self.error(f"the probability {shown(text)} is not from 0 to 1")
@@ -62,10 +62,10 @@ class Line:
 
 
 def lines(content: bytes, file: str, comment: str = "#", first: int = 1) -> Iterator[Line]:
-    """Yield the lines that hold anything but white space and a comment; memory is taken for one line at a time.
+    """Yield the lines that are not empty after removing white space and comments. Memory holds one line at a time.
 
-    `first`: the number of the first line. Raises ModelError for a line that is too long or not UTF-8; `file` is shown
-    by its last part.
+    `first`: the number of the first line. Raises ModelError if a line is too long or not UTF-8; the message shows the
+    last part of `file`.
     """
     reader, name = io.BytesIO(content), PurePath(file).name
     number = first - 1

@@ -1,9 +1,9 @@
 """UMB, the unified Markov binary format of PRISM, Storm and Modest: Markov chains and Markov decision processes.
 
-Read: transitions with probabilities as doubles or rationals, initial states, labels (`aps`), one reward structure,
-names of actions, valuations of states, and observations of states, certain or by chance. Other kinds of model
-(continuous time, games, observations of branches, intervals) are refused. State names, the distribution over several
-first states and `ended_as`, for which UMB has no place of its own, are annotations of the group `cfmon`.
+The reader supports transitions with probabilities as doubles or rationals, initial states, labels (`aps`), one reward
+structure, names of actions, valuations of states, and deterministic or random observations of states. Other kinds of
+model (continuous time, games, observations of branches, intervals) are refused. UMB has no place for state names, the
+distribution over several initial states and `ended_as`, so these are annotations of the group `cfmon`.
 
 Source: the UMB specification, github.com/pmc-tools/umb, version 1.
 """
@@ -46,16 +46,19 @@ class _Sizes:
 
 
 def read_files(files: Mapping[str, bytes], source: str, rewards: str | None = None) -> MDP:
-    """Read a model: the reader of `monitor.model.formats`. `rewards`: the reward structure, if there are several."""
+    """Read a model; the reader that `monitor.model.formats` names.
+
+    `rewards`: the reward structure, if there are several.
+    """
     return read_umb(files[".umb"], source, rewards)
 
 
 def read_umb(content: bytes, source: str, rewards: str | None = None, *, limit: int = MAX_MODEL_BYTES) -> MDP:
-    """Read the model in the bytes of a UMB file; `limit`: bytes of memory for it.
+    """Read the model in the bytes of a UMB file. `limit`: bytes of memory for the model.
 
     Raises:
-        ModelError: the bytes are not such a file, its model is malformed or of a kind that is not supported, or it has
-            several reward structures and `rewards` names none of them. Nothing else, whatever the bytes.
+        ModelError: the bytes are not a UMB file, the model is malformed or of an unsupported kind, or it has several
+            reward structures and `rewards` names none of them. No bytes cause any other error.
     """
     try:
         archive = unpacked_tar(content, limit)
@@ -106,7 +109,7 @@ def _model(archive: UmbArchive, index: dict[str, Any], source: str, chosen: tupl
 
 
 def _sizes(archive: UmbArchive, system: dict[str, Any]) -> _Sizes:
-    """Return the sizes, once they are known to be bounded by the size of the file."""
+    """Return the sizes, after a check that the size of the file bounds them."""
     keys = ("#states", "#choices", "#branches", "#choice-actions", "#players", "#observations")
     found = [system.get(key, 0 if key == "#observations" else None) for key in keys]
     for key, value in zip(keys, found, strict=True):
@@ -133,7 +136,7 @@ def _check_filled(ranges: Ints, what: str, of: str) -> None:
 
 
 def _kinds(archive: UmbArchive, sizes: _Sizes) -> tuple[Ints, tuple[str, ...]]:
-    """Return the number of each choice's action, and the actions' names."""
+    """Return the action of each choice, and the names of the actions."""
     folder = "actions/choices"
     if not sizes.actions:
         return np.zeros(sizes.choices, np.int64), ("",)
@@ -153,7 +156,7 @@ def _probabilities(archive: UmbArchive, system: dict[str, Any], sizes: _Sizes) -
 
 
 def _emissions(archive: UmbArchive, system: dict[str, Any], sizes: _Sizes, limit: int) -> Emissions | None:
-    """Return what the states show, None if they are seen."""
+    """Return the observations of the states, or None if states are seen."""
     if not sizes.signals:
         return None
     if system.get("observations-apply-to") != "states":
@@ -170,7 +173,7 @@ def _emissions(archive: UmbArchive, system: dict[str, Any], sizes: _Sizes, limit
 
 
 def _labels(archive: UmbArchive, group: dict[str, Any], states: int, limit: int) -> dict[str, Bools]:
-    """Return the labels as [S] bool; `deadlock` only where it holds."""
+    """Return the labels as [S] bool. `deadlock` is left out if it holds nowhere."""
     require_memory(2 * len(group) * states, limit, f"{len(group):,} labels of {states:,} states")
     labels: dict[str, Bools] = {}
     for identifier, described in group.items():
@@ -186,7 +189,7 @@ def _labels(archive: UmbArchive, group: dict[str, Any], states: int, limit: int)
 def _rewards(
     archive: UmbArchive, group: dict[str, Any], place: tuple[Ints, Ints], chosen: tuple[str | None, _Sizes]
 ) -> Floats | None:
-    """Return the reward of each branch: that of its state, its choice and its own."""
+    """Return the reward of each branch: the sum of the rewards of its state, of its choice, and its own."""
     identifier = _chosen(group, chosen[0])
     if identifier is None:
         return None
@@ -208,14 +211,14 @@ def _rewards(
 
 
 def _chosen(group: dict[str, Any], wanted: str | None) -> str | None:
-    """Return the identifier of the reward structure to read, None for none."""
+    """Return the identifier of the reward structure to read, or None for no rewards."""
     identifiers = {_alias(identifier, described): identifier for identifier, described in group.items()}
     place = chosen_structure(list(group), wanted if wanted in group else identifiers.get(wanted or "", wanted))
     return None if place is None else list(group)[place]
 
 
 def _own(archive: UmbArchive, group: dict[str, Any], sizes: _Sizes, limit: int) -> dict[str, Any]:
-    """Return what this package keeps in annotations of its own, as arguments of `MDP.from_rows`."""
+    """Return the annotations of the group `cfmon` as arguments of `MDP.from_rows`."""
     found: dict[str, Any] = {}
     if "state-names" in group:
         require_memory(NAME_BYTES * sizes.states, limit, f"{sizes.states:,} state names")

@@ -1,6 +1,6 @@
-"""The archive of a UMB file: a tar file, compressed with gzip or xz or not at all, and the arrays in its members.
+"""The archive of a UMB file: a tar file, compressed with gzip or xz or uncompressed, and the arrays in its members.
 
-Sizes are checked before memory is taken. Source: the UMB specification (github.com/pmc-tools/umb), version 1.
+Sizes are checked before memory is allocated. Source: the UMB specification (github.com/pmc-tools/umb), version 1.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class UmbArchive:
         return np.frombuffer(content, dtype)
 
     def length(self, name: str, dtype: str) -> int:
-        """Return how many numbers a member holds."""
+        """Return the number of values in a member."""
         return len(self._content(name)) // np.dtype(dtype).itemsize
 
     def indices(self, name: str, dtype: str, count: int, limit: int) -> Ints:
@@ -70,7 +70,10 @@ class UmbArchive:
         return np.asarray(values, np.int64)
 
     def ranges(self, name: str, count: int, total: int) -> Ints:
-        """Return where the ranges of `count` things begin and end, [count + 1]; without the member one each."""
+        """Return the limits of the ranges of `count` things, [count + 1].
+
+        Without the member, each thing has a range of one.
+        """
         if not self.has(name):
             if count != total:
                 raise ModelError(f"{name} is missing, and {count:,} things do not have one of {total:,} each")
@@ -81,7 +84,7 @@ class UmbArchive:
         return found
 
     def bits(self, name: str, count: int) -> Bools:
-        """Return the `count` bits of a member; all false without it."""
+        """Return the `count` bits of a member. Without the member, all are false."""
         if not self.has(name):
             return np.zeros(count, np.bool_)
         content = self._content(name)
@@ -90,7 +93,7 @@ class UmbArchive:
         return np.unpackbits(np.frombuffer(content, np.uint8), count=count, bitorder="little").astype(np.bool_)
 
     def numbers(self, name: str, kind: object, count: int) -> Floats:
-        """Return the `count` finite numbers of a member; `kind`: the type that the index gives, double or rational."""
+        """Return the `count` finite numbers of a member. `kind`: the type that the index gives, double or rational."""
         match kind:
             case {"type": "double", **more} if more.get("size", 64) == 64:
                 values = self.array(name, "<f8", count)
@@ -104,7 +107,7 @@ class UmbArchive:
         return np.asarray(values, np.float64)
 
     def texts(self, mapping: str, strings: str, count: int) -> tuple[str, ...]:
-        """Return the `count` texts of two members."""
+        """Return `count` texts. One member has their ends, and the other member has their characters."""
         content = bytes(self._content(strings))
         ends = self.ranges(mapping, count, len(content)).tolist() if self.has(mapping) else [0] * (count + 1)
         try:
@@ -113,7 +116,7 @@ class UmbArchive:
             raise ModelError(f"{strings} is not UTF-8 text") from error
 
     def _rationals(self, name: str, size: int, count: int) -> Floats:
-        """Return fractions, a signed numerator and an unsigned denominator of size/2 bits each."""
+        """Return fractions. Each has a signed numerator and an unsigned denominator of size/2 bits."""
         content, half = self._content(name), size // 16
         if size % 16 or len(content) != count * 2 * half:
             raise ModelError(f"{name} has {len(content):,} bytes, which do not fit {count:,} rationals of {size} bits")
@@ -140,13 +143,13 @@ def unpacked_tar(content: bytes, limit: int) -> UmbArchive:
     """Return the members of a UMB file whose unpacked size is at most `limit` bytes.
 
     Raises:
-        ModelError: it is not such an archive, is larger, or holds anything but files and folders.
+        ModelError: the content is not such an archive, is larger, or has members other than files and folders.
     """
     return UmbArchive(_members(memoryview(_decompressed(content, limit))))
 
 
 def packed_tar(members: Mapping[str, bytes]) -> bytes:
-    """Return the members as a tar file compressed with gzip; equal members give equal bytes."""
+    """Return the members as a tar file compressed with gzip. Equal members give equal bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in members.items():
@@ -177,7 +180,7 @@ def _decompressed(content: bytes, limit: int) -> bytes:
 
 
 def _members(raw: memoryview) -> dict[str, memoryview]:
-    """Return the files of a tar archive. `tarfile` would make sparse members of any size."""
+    """Return the files of a tar archive. This does not use `tarfile`, which would make sparse members of any size."""
     members: dict[str, memoryview] = {}
     at = 0
     while at + _BLOCK <= len(raw) and any(raw[at : at + _BLOCK]):

@@ -1,4 +1,4 @@
-"""Values of variables in UMB files: bits packed into a few bytes for each state, least significant first."""
+"""Values of variables in UMB files. Each state has a few bytes of packed bits, least significant bit first."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _WORD: Final = 64
 _FOLDER: Final = "valuations/states"
 _MOST_VARIABLES: Final = 10_000
 _MOST_WHOLE: Final = 1 << 53
-"""Whole numbers up to this are exact as floats, which valuations hold."""
+"""Valuations hold floats, which represent whole numbers up to this one exactly."""
 
 
 def read_valuations(
     archive: UmbArchive, index: dict[str, Any], states: int, limit: int
 ) -> tuple[tuple[str, ...], Valuations]:
-    """Return the names of the variables and the valuation of each state; both empty without valuations of states.
+    """Return the names of the variables and the valuation of each state; both are empty if states have no valuations.
 
     Raises:
-        ModelError: they are malformed, or of a kind that is not supported.
+        ModelError: the valuations are malformed, or of an unsupported kind.
     """
     described = (index.get("valuations") or {}).get("states")
     if described is None:
@@ -50,7 +50,7 @@ def read_valuations(
 
 
 def _variables(described: Any) -> list[tuple[str | None, dict[str, Any], int]]:  # noqa: ANN401 - JSON
-    """Return name (None: padding), description and width in bits of each part."""
+    """Return the name (None: padding), the description and the width in bits of each part."""
     match described:
         case {"classes": [{"variables": [*parts]}]} if len(parts) <= _MOST_VARIABLES:
             return [_part(part) for part in parts]
@@ -66,14 +66,14 @@ def _part(part: Any) -> tuple[str | None, dict[str, Any], int]:  # noqa: ANN401 
         case {"name": str(name), "type": {"type": "bool" | "int" | "uint" | "double" | "string" as kind, **more}}:
             width = more.get("size", 1 if kind == "bool" else _WORD)
             whole = kind in ("double", "string") and width != _WORD
-            # Optional ones are refused: the specification's example and umbi disagree about where their extra bit is.
+            # Optional variables are refused: the specification's example and umbi disagree on where the extra bit is.
             if isinstance(width, int) and 0 < width <= _WORD and not whole and not part.get("is-optional"):
                 return name, {**part, "kind": kind}, width
     raise ModelError(f"a variable of a kind that is not supported: {json.dumps(part)[:120]}")
 
 
 def _column(archive: UmbArchive, content: AnyArray, at: int, part: tuple[str, dict[str, Any], int]) -> Sequence[Any]:
-    """Return the values of one variable, [S]; `at`: its first bit."""
+    """Return the values of one variable, [S]. `at`: first bit of the variable."""
     name, described, width = part
     raw, kind = _bits(content, at, width), described["kind"]
     match kind:
@@ -89,7 +89,7 @@ def _column(archive: UmbArchive, content: AnyArray, at: int, part: tuple[str, di
 
 
 def _bits(content: AnyArray, at: int, width: int) -> AnyArray:
-    """Return `width` bits of each state from bit `at` on as uint64 [S]."""
+    """Return for each state the `width` bits that begin at bit `at`, as uint64 [S]."""
     found = np.zeros(len(content), np.uint64)
     shift = at % 8
     for place, byte in enumerate(range(at // 8, (at + width + 7) // 8)):
@@ -124,7 +124,7 @@ def _texts(archive: UmbArchive, raw: AnyArray, name: str) -> list[str]:
 def packed_valuations(
     names: Sequence[str], valuations: Sequence[Sequence[Any]]
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the description for the index, and the members; every variable takes whole bytes."""
+    """Return the description for the index, and the members. Every variable takes whole bytes."""
     columns = list(zip(*valuations, strict=True))
     texts = sorted({value for column in columns for value in column if isinstance(value, str)})
     places = {text: place for place, text in enumerate(texts)}
@@ -161,6 +161,6 @@ def _packed(column: Sequence[Any], places: dict[str, int]) -> tuple[str, AnyArra
 
 
 def ends_of(parts: Sequence[bytes]) -> bytes:
-    """Return the ranges of texts that follow each other, as a member."""
+    """Return the ends of consecutive texts, as the content of a member."""
     ends: Ints = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     return ends.astype("<u8").tobytes()

@@ -1,4 +1,4 @@
-"""Writing of UMB files; `monitor.authoring.formats.umb` reads them."""
+"""Writer of UMB files, which `monitor.authoring.formats.umb` reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _BOOL: Final = {"type": "bool", "size": 1}
 
 
 def umb_files(model: MDP) -> dict[str, bytes]:
-    """Return the file of a model by its suffix, `.umb`. Numbers are kept bit by bit; equal models give equal bytes."""
+    """Return the file of a model by its suffix, `.umb`.
+
+    Numbers are kept bit by bit, and equal models give equal bytes.
+    """
     choices = choices_of(model)
     members = {
         "state-to-choices.bin": _ends(np.bincount(choices.state, minlength=choices.states)),
@@ -65,7 +68,7 @@ def _system(choices: Choices) -> dict[str, Any]:
 
 
 def _observed(emissions: Emissions | None) -> dict[str, Any]:
-    """Return what the index says of observations."""
+    """Return the entries of the index on observations."""
     if emissions is None:
         return {"#observations": 0}
     chance = {} if emissions.only is not None else {"observation-probability-type": _DOUBLE}
@@ -73,7 +76,7 @@ def _observed(emissions: Emissions | None) -> dict[str, Any]:
 
 
 def _observations(choices: Choices) -> dict[str, bytes]:
-    """Return the members that say what states show; probabilities only where some state shows one of several."""
+    """Return the members for observations. There are probabilities only if a state has several observations."""
     if (emissions := choices.emissions) is None:
         return {}
     folder = "observations/states"
@@ -94,9 +97,10 @@ def _actions(choices: Choices) -> dict[str, bytes]:
 
 
 def _labels(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return index and members of the labels. Identifiers are numbers: UMB allows fewer characters than labels.
+    """Return the index entries and the members of the labels.
 
-    `init` is left out: Storm refuses a second label of this name, and the initial states say the same.
+    Identifiers are numbers, because UMB allows fewer characters in identifiers than labels have. `init` is left out,
+    because Storm refuses a second label of this name and the initial states already express it.
     """
     names = {f"label-{place}": name for place, name in enumerate(choices.labels) if name != "init"}
     described = {key: {"alias": name, "applies-to": ["states"], "type": _BOOL} for key, name in names.items()}
@@ -108,7 +112,10 @@ def _labels(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def _rewards(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return index and members of the rewards, which apply to choices unless they differ among successors."""
+    """Return the index entries and the members of the rewards.
+
+    They apply to choices, or to branches if successors differ.
+    """
     if choices.rewards is None:
         return {}, {}
     starts, lengths = choices.indptr[:-1], np.diff(choices.indptr)
@@ -120,7 +127,7 @@ def _rewards(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def _own(model: MDP) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return index and members of what UMB has no place for."""
+    """Return the index entries and the members of the data that UMB has no place for."""
     described: dict[str, Any] = {}
     members: dict[str, bytes] = {}
     if model.state_names:

@@ -1,4 +1,4 @@
-"""From columns to states and actions: numbers, names, tuples of values in order of first sight, bins or clusters."""
+"""From columns to states and actions: numbers, names, tuples in order of first occurrence, bins or clusters."""
 
 from __future__ import annotations
 
@@ -13,40 +13,44 @@ from monitor.errors import ModelError, RecordingError
 from monitor.model.centres import Centres
 
 Kind = Literal["index", "name", "values", "bins", "nearest", "levels"]
-"""How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
-`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges, and text. `nearest`: numbers, by the nearest
-centre of clusters. These are kinds of state encoders. `levels`: one column of numbers, of actions: those that occur,
-ascending.
+"""How columns become numbers.
+
+`index`: one column of numbers 0, 1, ..., unchanged. `name`: one column of text. `values`: tuples of numbers, text and
+Booleans. `bins`: numbers by the edges of bins, and text. `nearest`: numbers by the nearest centre of clusters. All
+these are also kinds of state encoders. `levels`: one column of numbers for actions; the numbers that occur are sorted.
 """
 
 MAX_STATES: Final = 1 << 22
 
 DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Bounds of the classes of distances from the centre, in units of the columns."""
+"""Upper bounds of the classes of distances from the centre, in units of the columns."""
 
 ENOUGH: Final = 10
-"""Rows of a state, for its transitions to be known."""
+"""Number of rows in a state from which its transitions count as known."""
 
 FEW: Final = 20
 MANY: Final = 1000
-"""A column of other than whole numbers is taken for continuous from so many values in one batch, by its size."""
+"""A column with decimals counts as continuous if over a tenth of its values differ.
+
+`FEW` and `MANY` limit this bound.
+"""
 
 
 @dataclass
 class Numbering:
-    """Numbering of states, or of actions, that grows with what is seen.
+    """Numbering of states or of actions. New values get new numbers.
 
     Attributes:
         kind: see `Kind`.
-        columns: their names, for messages.
-        edges: of bins, one array per column.
-        names: of bins, the texts of each column, () for numbers; empty if no column holds text.
-        centres: of clusters.
-        known: what has a number, in its order: values of a column for `name` and `levels`, tuples for `values`.
+        columns: names of the columns, for messages.
+        edges: for bins, one array of edges for each column.
+        names: for bins, the texts of each column, () for numbers; empty if no column has text.
+        centres: for clusters, their centres.
+        known: value -> number: values of a column for `name` and `levels`, tuples for `values`.
         size: how many numbers are in use.
-        distances: of clusters, how many observations were within each of `DISTANCES` of their centre, and beyond.
+        distances: for clusters, number of observations within each of `DISTANCES` of their centre, and beyond.
         farthest: largest distance of an observation from its centre.
-        ranges: [D, 2] of bins and clusters, the least and the greatest number of each column so far.
+        ranges: for bins and clusters, [D, 2] the smallest and the largest number of each column so far.
     """
 
     kind: Kind
@@ -69,9 +73,9 @@ class Numbering:
             self.size = len(self.centres.points)
 
     def encode(self, batch: RowBatch, names: tuple[str, ...]) -> Ints:
-        """Return the number of each row, [n]; -1 where a value is missing. New values get new numbers.
+        """Return the number of each row, [n]; -1 if a value is missing. New values get new numbers.
 
-        `names`: the columns to read, in place of `columns`. Raises RecordingError for a value that has no number.
+        `names`: the columns to read instead of `columns`. Raises RecordingError for a value that cannot have a number.
         """
         values = [batch.column(name) for name in names]
         missing = np.logical_or.reduce([is_missing(each) for each in values])
@@ -84,14 +88,14 @@ class Numbering:
 
     @property
     def places(self) -> Ints:
-        """The place in a model of each number in use, [size]: levels ascend there, all else keeps its number."""
+        """The index in a model of each number in use, [size]. Levels are sorted there; other numbers stay."""
         if self.kind != "levels":
             return np.arange(self.size)
         return np.argsort(np.argsort([float(level) for (level,) in self.known]))
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """Names of actions in the order of a model; none where they are indices 0, 1, .. ."""
+        """Names of the actions in the order of a model; () if actions are indices 0, 1, ..."""
         if self.kind == "levels":
             levels = sorted(float(level) for (level,) in self.known)
             return () if levels == list(range(len(levels))) else tuple(level_name(level) for level in levels)
@@ -126,7 +130,7 @@ class Numbering:
     def _levels(self, values: AnyArray, batch: RowBatch, rows: Ints) -> Ints:
         if values.dtype.kind == "U":
             self._refuse(batch, int(rows[0]), values[0], "is text; numbers are needed")
-        both = np.array([0.0, 1.0]) if values.dtype.kind == "b" else np.zeros(0)  # if only one of them occurs
+        both = np.array([0.0, 1.0]) if values.dtype.kind == "b" else np.zeros(0)  # in case only one of them occurs
         different, places = np.unique(np.concatenate([both, values.astype(np.float64)]), return_inverse=True)
         if bool((abs(different) > EXACT).any()):
             row = int(np.flatnonzero(abs(values.astype(np.float64)) > EXACT)[0])
@@ -145,7 +149,7 @@ class Numbering:
         return state
 
     def _coded(self, values: AnyArray, names: tuple[str, ...], batch: RowBatch, rows: Ints) -> Floats:
-        """Return the values of a column of bins as numbers: those of its texts, if it has any."""
+        """Return the values of a column of bins as numbers. Texts become their numbers."""
         if not names:
             if values.dtype.kind == "U":
                 self._refuse(batch, int(rows[0]), values[0], "is text; its bins are for numbers")
@@ -207,7 +211,7 @@ class Numbering:
 
 
 def level_name(level: float) -> str:
-    """Return the name of an action that recordings name by a number, as short as it is exact.
+    """Return the name of an action that recordings call by a number: the shortest exact form of the number.
 
     >>> level_name(40.0), level_name(-0.5)
     ('40', '-0.5')
@@ -216,9 +220,9 @@ def level_name(level: float) -> str:
 
 
 def hardly_revisited(batch: RowBatch, names: tuple[str, ...]) -> bool:
-    """Return whether, with the tuples of values as states, most rows are in states of fewer than `ENOUGH` rows.
+    """Return whether most rows are in states of fewer than `ENOUGH` rows, if the states are the tuples of values.
 
-    In a batch of fewer than `MANY` rows that says nothing.
+    With fewer than `MANY` rows, return False, because a small batch shows nothing.
     """
     states = Numbering("values", names).encode(batch, names)
     states = states[states >= 0]
@@ -233,7 +237,7 @@ def _plain(value: object) -> float | str | bool:
 
 
 def numbered_actions(batch: RowBatch, name: str) -> Numbering:
-    """Return a numbering for the actions in a column: text is their names, and numbers are levels.
+    """Return a numbering for the actions in a column. Texts are names of actions, and numbers are levels.
 
     Raises RecordingError if the column looks continuous.
     """
@@ -245,7 +249,7 @@ def numbered_actions(batch: RowBatch, name: str) -> Numbering:
 def chosen_kind(batch: RowBatch, names: tuple[str, ...], what: str, option: str) -> Kind:
     """Return the kind of numbering that fits the columns: `index`, `name` or `values`.
 
-    Raises RecordingError if a column looks continuous. `what` and `option`: for the message.
+    Raises RecordingError if a column looks continuous. `what`, `option`: parts of the message.
     """
     for name in names:
         values = batch.column(name)

@@ -1,9 +1,9 @@
-"""Comparison of state abstractions, `--abstraction auto`: which one forecasts the labels best.
+"""Comparison of state abstractions, `--abstraction auto`: which abstraction forecasts the labels best?
 
-States of different abstractions are not comparable, and neither are the likelihoods of their transitions. What they
-forecast is: whether the condition of a label holds within some steps, evaluated on the recorded rows. So each candidate
-forecasts the same events on the same held-out paths, as a model with its states would, and gets the logarithmic score
-(Good 1952), a proper one: an abstraction whose states do not separate a label pays for it.
+States of different abstractions cannot be compared, and neither can the likelihoods of their transitions. Their
+forecasts can be compared: does the condition of a label hold within some steps? The condition is evaluated on the
+recorded rows. So all candidates forecast the same events on the same held-out paths. Their score is the logarithmic
+score (Good 1952), which is proper: an abstraction whose states do not separate a label has a larger loss.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from monitor.model.mdp import MDP
 
 
 class Forecaster(Protocol):
-    """A model to compare by its forecasts."""
+    """A model that can be compared by its forecasts."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the model."""
         ...
 
     @property
     def size(self) -> int | None:
-        """The number of its states; None: a world with numbers."""
+        """The number of the model's states; None for a world with numbers."""
         ...
 
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
@@ -44,15 +44,15 @@ class Forecaster(Protocol):
         ...
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
-        """Return the largest gain of a history in nats a step, and why the model is not good enough for the labels."""
+        """Return the largest gain of a history in nats a step, and the problems of the model with these labels."""
         ...
 
 
 @dataclass
 class CandidateAbstraction:
-    """A learner with the states of one abstraction, and what its report needs. `name`: as in the options.
+    """A learner with the states of one abstraction, and the data for its report. `name`: as in the options.
 
-    As a `Forecaster` it is used when all rows were read.
+    Use it as a `Forecaster` only after all rows were read.
     """
 
     name: str
@@ -81,13 +81,13 @@ class CandidateAbstraction:
         return ForecastSet(said, chain.total[after].astype(np.float64), ends)
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
-        """Return the largest gain of a history in nats a step, and why the abstraction is not good enough."""
+        """Return the largest gain of a history in nats a step, and the problems of the abstraction."""
         learner, report = self.learner, self.report(names)
         markov = max((gain.difference for gain in report.histories), default=0.0)
         return markov, (*unseparated(missed(learner.tally, learner.labels)), *report.problems)
 
     def report(self, names: Sequence[str]) -> ModelReport:
-        """Return the report on the model, with forecasts of the labels of these names."""
+        """Return the report on the model, with forecasts of the labels with these names."""
         unsafe = [label.name for label in self.learner.labels if label.unsafe]
         return reported(self._model, self.learner.where(), self.holdout, names, unsafe)
 
@@ -97,11 +97,15 @@ class Scored:
     """Score of a candidate.
 
     Attributes:
-        name: of the abstraction. states: their number, without ends and `elsewhere`; None: a world with numbers.
-        score: mean logarithmic loss of its forecasts, over that of always forecasting the frequency; 0 is perfect.
-        markov: largest gain of a history in nats a step. problems: why it is not good enough, apart from
-            what the recordings lack for all of them (`separation.lacking`).
-        excess: score minus the lowest one. error: standard error of that difference, by paths.
+        name: name of the abstraction.
+        states: number of its states, without ends and `elsewhere`; None for a world with numbers.
+        score: mean logarithmic loss of the forecasts, divided by the loss of always forecasting the frequency; 0 is
+            perfect.
+        markov: largest gain of a history in nats a step.
+        problems: why the candidate is not good enough. Data that all candidates lack are not included
+            (`separation.lacking`).
+        excess: score minus the lowest score.
+        error: standard error of this difference, with paths as independent units.
     """
 
     name: str
@@ -114,9 +118,9 @@ class Scored:
 
 
 def scored(candidates: Sequence[CandidateAbstraction], outcomes: Outcomes) -> list[Scored]:
-    """Return the scores of candidates that have read the same rows, in their order.
+    """Return the scores of candidates that have read the same rows, in the order of the candidates.
 
-    Raises ModelError: no event can be forecast, or only some that always or never happen.
+    Raises ModelError if no event can be forecast, or if each event always or never happens.
     """
     labels = [label.name for label in candidates[0].learner.labels]
     found, errors = _forecast(candidates, outcomes, labels, labels)
@@ -131,19 +135,19 @@ def scored(candidates: Sequence[CandidateAbstraction], outcomes: Outcomes) -> li
 def judged(
     candidates: Sequence[Forecaster], outcomes: Outcomes, labels: Sequence[str], label: str
 ) -> tuple[list[Scored], bool]:
-    """Return the scores by forecasts of one of the labels, and whether that label can be judged.
+    """Return the scores by forecasts of `label`, and whether this label can be judged.
 
-    It can if it sometimes happens and sometimes not on the held-out paths; else the scores are 0.
+    It can be judged if it sometimes holds and sometimes not on the held-out paths. Otherwise all scores are 0.
     """
     found, errors = _forecast(candidates, outcomes, labels, [label])
     return _apart(found, errors, outcomes), bool(errors.any())
 
 
 def chosen(table: Sequence[Scored]) -> Scored:
-    """Return the one with the lowest score.
+    """Return the best candidate.
 
-    Of those within one standard error of it: one that is good enough, then a table, whose values need not be drawn,
-    then the one with the fewest states.
+    It is one of the candidates within one standard error of the lowest score. Among them, the first criterion is to be
+    good enough, the second to be a table (whose values need no sampling), the third to have few states.
     """
     near = (each for each in table if each.excess <= each.error)
     return min(near, key=lambda each: (bool(each.problems), each.states is None, each.states or 0, each.score))
@@ -154,7 +158,8 @@ def _forecast(
 ) -> tuple[list[Scored], Floats]:
     """Return the scores by forecasts of `names`, and the weighted losses [candidates, n].
 
-    The forecasts that all have made count. Only tables have labels that are assumed to hold where an episode ended.
+    Only steps for which all candidates have a forecast count. Only tables have labels that are assumed to hold at ends
+    of episodes.
     """
     places = [labels.index(name) for name in names]
     assumed = all(each.size is not None for each in candidates)
@@ -180,7 +185,7 @@ def _forecast(
 
 
 def _apart(found: Sequence[Scored], errors: Floats, outcomes: Outcomes) -> list[Scored]:
-    """Return the scores with their difference to the lowest, and its standard error by paths."""
+    """Return the scores with their difference from the lowest score, and its standard error by paths."""
     best = min(range(len(found)), key=lambda n: found[n].score)
     paths = np.unique(outcomes.paths(), return_inverse=True)[1]
     return [
@@ -191,7 +196,7 @@ def _apart(found: Sequence[Scored], errors: Floats, outcomes: Outcomes) -> list[
 
 
 def _weights(events: Mapping[tuple[int, str], tuple[Bools, Bools, object]]) -> dict[tuple[int, str], float]:
-    """Return (horizon, label) -> weight of a loss, for those that happen sometimes.
+    """Return (horizon, label) -> weight of a loss, for events that sometimes happen and sometimes not.
 
     The weighted losses of always forecasting the frequency sum to 1.
     """

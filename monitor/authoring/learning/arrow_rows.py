@@ -1,6 +1,6 @@
 """Rows of Parquet and Arrow files (extra `learn`). Impure.
 
-A column of every type of Arrow is read, or named among those left out, and is an error where it is asked for:
+A column of any type of Arrow is either read or listed as left out. Using a column that is left out is an error.
 
     whole numbers, floats, Booleans   as they are; missing ones as NaN
     decimals                          whole numbers if they have no digits after the point, else floats
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE: Final = 256
-"""Rows that show how long the lists of a column are, and whether bytes are text."""
+"""Number of rows that show how long the lists of a column are, and whether bytes are text."""
 
 LONG_BYTES: Final = 64
-"""Most bytes of a fixed length that are read, as a UUID or a digest is; longer ones are left out."""
+"""Largest fixed length, in bytes, of values that are read, such as UUIDs or digests. Longer ones are left out."""
 
 SECONDS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class _UnreadableError(Exception):
-    """A column of a type that is neither numbers nor text; the message says what it holds."""
+    """A column of a type that is neither numbers nor text. The message says what the column contains."""
 
 
 class ArrowRows:
@@ -66,7 +66,7 @@ class ArrowRows:
         self._bases: dict[str, str] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Return the columns; lists have as many entries as in the first rows."""
+        """Return the names of the columns. Lists have as many entries as in the first rows."""
         with bounded(self.path), self._readable():
             whole = next(self._record_batches(None, SAMPLE), None)
             if whole is None or whole.num_rows == 0:
@@ -110,7 +110,10 @@ class ArrowRows:
                     first += batch.num_rows
 
     def _like_before(self, base: str, column: pa.Array, first: int) -> dict[str, AnyArray]:
-        """Return the columns that one column becomes; RecordingError if they are not those of the first rows."""
+        """Return the columns that one column becomes.
+
+        Raises RecordingError if they differ from those of the first rows.
+        """
         try:
             found = self._columns(base, column, first)
         except _UnreadableError as error:
@@ -123,7 +126,7 @@ class ArrowRows:
         return found
 
     def _record_batches(self, bases: list[str] | None, most: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these columns, all if there is none, at most `most` at once."""
+        """Yield the rows of these columns (None: all columns), at most `most` rows at once."""
         size = self.path.stat().st_size
         if self.path.suffix.lower() == ".parquet":
             from pyarrow import parquet  # noqa: PLC0415 - likewise
@@ -149,7 +152,7 @@ class ArrowRows:
                 self.position = int(size * (i + 1) / file.num_record_batches)
 
     def _narrow(self, batch: pa.RecordBatch, bases: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in parts whose text is no larger than `row_files.TEXT` as arrays."""
+        """Yield the rows in parts whose text, as arrays, is no larger than `row_files.TEXT`."""
         most = rows_as_wide(self._text_width(batch.column(base)) for base in bases)
         for at in range(0, batch.num_rows, most):
             yield batch.slice(at, most)
@@ -170,7 +173,7 @@ class ArrowRows:
         return self._compute.max(self._compute.binary_length(column)).as_py() or 0
 
     def _columns(self, name: str, column: pa.Array, first: int) -> dict[str, AnyArray]:
-        """Return the columns that one column becomes; `first`: its first row."""
+        """Return the columns that one column becomes. `first`: number of its first row."""
         kinds = self._arrow.types
         column = self._decoded(column)
         if kinds.is_struct(column.type):
@@ -258,7 +261,7 @@ class ArrowRows:
         return plain(column.to_numpy(zero_copy_only=False))
 
     def _number(self, column: pa.Array) -> pa.Array:
-        """Return decimals as whole numbers, if they have no digits after the point and none is too large."""
+        """Return decimals as whole numbers, if none has digits after the point and none is too large."""
         if column.type.scale <= 0:
             try:
                 return column.cast(self._arrow.int64())

@@ -13,10 +13,10 @@ from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import RecordingError
 
 EXACT: Final = 2**53
-"""Largest whole number below which float64 has all of them."""
+"""Float64 represents every whole number up to this one."""
 
 MISSING: Final = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
-"""Text that stands for a missing value among numbers or Booleans, in lower case."""
+"""Texts, in lower case, that stand for a missing value among numbers or Booleans."""
 
 FLAGS: Final = {
     **dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True),
@@ -35,7 +35,7 @@ TIME: Final = re.compile(
 AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
 NEARLY_ALL: Final = 10
-"""At most one value in so many may be no number, for the others to make it a mistake and not text."""
+"""If at most one value in this many is not a number, it is a mistake. If more are not, the column is text."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class RowBatch:
         columns: name -> one value for each row: int64, float64 (NaN: missing), bool or text ("": missing).
         first: number of the first row in its file, from 1.
         source: the file, for messages.
-        odd: column -> rows [k] whose value there is of another kind than the others, so that it is not in `columns`.
+        odd: column -> rows [k] whose value is of another kind than the other values, and so is not in `columns`.
         torn: reason -> numbers [k] of rows that could not be read at all; they are not in `columns`.
-        numbers: number of each row in its file, if rows are torn; None: they are consecutive.
-        coded: reason -> column, and which rows [n] had a value there that stands for a missing one, so that it is none.
+        numbers: number of each row in its file, if some rows are torn; None: the numbers are consecutive.
+        coded: reason -> column, and in which rows [n] a value of it was removed because it stands for a missing value.
     """
 
     columns: Mapping[str, AnyArray]
@@ -66,12 +66,12 @@ class RowBatch:
 
     @property
     def rows(self) -> int:
-        """Number of rows, with those that could not be read."""
+        """Number of rows, including rows that could not be read."""
         return len(self) + sum(len(numbers) for numbers in self.torn.values())
 
     @property
     def places(self) -> Ints:
-        """Number of each row in its file, [n]."""
+        """Number in the file of each row, [n]."""
         return np.arange(self.first, self.first + len(self)) if self.numbers is None else self.numbers
 
     def where(self, row: int) -> str:
@@ -79,12 +79,12 @@ class RowBatch:
         return f"{self.source}, row {self.first + row if self.numbers is None else self.numbers[row]}"
 
     def picked(self, rows: AnyArray | slice) -> RowBatch:
-        """Return some of the rows, which have no odd value; torn ones are not among them."""
+        """Return some of the rows, without torn rows. The picked rows must have no odd value."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         return RowBatch(columns, self.first, self.source, numbers=self.places[rows])
 
     def whole(self) -> RowBatch:
-        """Return the batch with torn rows in place of those that have an odd value."""
+        """Return the batch with the rows that have an odd value moved to the torn rows."""
         if not self.odd:
             return self
         torn = dict(self.torn)
@@ -102,20 +102,20 @@ class RowBatch:
             raise RecordingError(f"{self.source}, row {number}: {reason}; correct it or leave it out")
 
     def column(self, name: str) -> AnyArray:
-        """Return a column; RecordingError if the file has none of that name."""
+        """Return a column. Raises RecordingError if the file has no column of this name."""
         if name not in self.columns:
             raise RecordingError(f"{self.source}: there is no column {name!r}; it has {', '.join(self.columns)}")
         return self.columns[name]
 
 
 def odd_value(name: str, values: AnyArray) -> str:
-    """Return the reason to leave out a row whose value in a column is of another kind than the others, `values`."""
+    """Return the reason for leaving out a row whose value in a column is of another kind than `values`."""
     usual = {"b": "neither true nor false", "U": "no text"}
     return f"{name!r} is {usual.get(values.dtype.kind, 'no number')}"
 
 
 def concatenated(one: Mapping[str, AnyArray], other: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-    """Return the rows of both, for the columns of `other`; whole numbers become floats if needed."""
+    """Return the rows of both, for the columns of `other`. Whole numbers become floats if necessary."""
     if not one or not other:
         return dict(other)
     if not len(next(iter(other.values()))):
@@ -124,7 +124,9 @@ def concatenated(one: Mapping[str, AnyArray], other: Mapping[str, AnyArray]) -> 
 
 
 def beside(values: AnyArray, other: AnyArray) -> AnyArray:
-    """Return values as they are; as empty texts if all are NaN, so that their kind is not known, and `other` is text.
+    """Return `values`, or empty texts if all values are NaN and `other` is text.
+
+    If all values are NaN, the kind of the column is not known yet.
 
     >>> beside(np.array([np.nan]), np.array(["left"])).tolist()
     ['']
@@ -134,14 +136,14 @@ def beside(values: AnyArray, other: AnyArray) -> AnyArray:
 
 
 def is_missing(values: AnyArray) -> Bools:
-    """Return which values are missing: NaN, infinity or empty text."""
+    """Return for each value whether it is missing: NaN, infinity or empty text."""
     if values.dtype.kind == "f":
         return np.asarray(~np.isfinite(values))
     return np.asarray(values == "") if values.dtype.kind == "U" else np.zeros(len(values), np.bool_)
 
 
 def as_numbers(batch: RowBatch, name: str) -> Floats:
-    """Return a column as float64; NaN where missing. RecordingError if it holds text."""
+    """Return a column as float64 with NaN for missing values. Raises RecordingError if it has text."""
     values = batch.column(name)
     if values.dtype.kind == "U":
         if not is_missing(values).all():
@@ -152,9 +154,9 @@ def as_numbers(batch: RowBatch, name: str) -> Floats:
 
 
 def as_moments(batch: RowBatch, name: str, way: str = AS_THEY_ARE) -> AnyArray:
-    """Return a column that orders rows, as `moments`; RecordingError names a row whose value is missing or no time.
+    """Return a column that orders rows, like `moments`.
 
-    `way`: how to do without.
+    Raises RecordingError, which names a row, if a value is missing or is not a time. `way`: what the message advises.
     """
     values, _ = moments(batch, name)
     for bad, problem in ((is_missing(batch.column(name)), "is empty"), (is_missing(values), NO_TIME)):
@@ -169,12 +171,11 @@ NO_TIME: Final = "is no number and no time such as 2026-05-04T07:00:00Z"
 
 
 def moments(batch: RowBatch, name: str, *, day_first: bool | None = None) -> tuple[AnyArray, bool | None]:
-    """Return a column that orders rows: int64 as it is, numbers as float64, times as seconds since 1970; NaN: neither.
+    """Return a column that orders rows: int64 unchanged, other numbers as float64, times as seconds since 1970.
 
-    A time without a zone counts as UTC. Also returns whether days are before months in times such as 04/05/2026, or
-    None if there are none. `day_first`: the same of earlier rows.
-
-    Raises RecordingError: it is not known which of day and month comes first, or only some times have a zone.
+    A value that is neither is NaN. A time without a zone counts as UTC. Also returns whether days come before months in
+    times such as 04/05/2026, or None if there are no such times. `day_first`: the same for earlier rows. Raises
+    RecordingError if it is not known whether day or month comes first, or if only some times have a zone.
     """
     values = batch.column(name)
     if values.dtype.kind != "U":
@@ -203,7 +204,10 @@ def _times(batch: RowBatch, name: str, values: AnyArray, day_first: bool | None)
 
 
 def _day_first(batch: RowBatch, name: str, matches: Sequence[re.Match[str] | None]) -> bool | None:
-    """Return whether days are before months where the year is last; None if it is nowhere. RecordingError: unclear."""
+    """Return whether days come before months in times that end with the year, or None if there are no such times.
+
+    Raises RecordingError if the order is unclear.
+    """
     last = [(row, match) for row, match in enumerate(matches) if match is not None and match[8] is not None]
     if not last:
         return None
@@ -213,7 +217,7 @@ def _day_first(batch: RowBatch, name: str, matches: Sequence[re.Match[str] | Non
         return ahead > behind
     row, match = last[0]
     if all(match[6] == "." for _, match in last):
-        return True  # dots are not used with the month first
+        return True  # with dots, the day is always first
     raise RecordingError(
         f"{batch.where(row)}: column {name!r} is {match[0]!r}: it is not known which of day and month comes first, as "
         f"the rows read allow both; write times as 2026-05-04T07:00:00Z, or {AS_THEY_ARE}"
@@ -221,7 +225,7 @@ def _day_first(batch: RowBatch, name: str, matches: Sequence[re.Match[str] | Non
 
 
 def _seconds(match: re.Match[str], *, day_first: bool) -> float | None:
-    """Return the seconds since 1970 of a match of `TIME`; None if there is no such day or time."""
+    """Return the seconds since 1970 of a match of `TIME`, or None if there is no such day or time."""
     year, month, day = match[1] or match[8], match[3], match[4]
     if match[8] is not None:
         month, day = (match[7], match[5]) if day_first else (match[5], match[7])
@@ -239,7 +243,7 @@ def _seconds(match: re.Match[str], *, day_first: bool) -> float | None:
 
 
 def as_flags(batch: RowBatch, name: str | None) -> Bools:
-    """Return an end marker as Booleans, as `flags`; RecordingError names a row whose value is no end marker."""
+    """Return an end marker as Booleans, like `flags`. Raises RecordingError, which names a row, for any other value."""
     found, bad = flags(batch, name)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -249,7 +253,10 @@ def as_flags(batch: RowBatch, name: str | None) -> Bools:
 
 
 def flags(batch: RowBatch, name: str | None) -> tuple[Bools, Bools]:
-    """Return an end marker as Booleans, and which values are none; all False without a column. Missing means False."""
+    """Return an end marker as Booleans, and which values are not end markers.
+
+    Missing values are False. Without a column, all values are False.
+    """
     if name is None:
         return np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
     values = batch.column(name)
@@ -268,12 +275,12 @@ NO_PLACES: Final[Ints] = np.zeros(0, np.int64)
 
 
 def typed(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
-    """Return values of one column as an array, and the places of those that are of another kind: 0, NaN or "" there.
+    """Return values of one column as an array, and the places of values of another kind, which become 0, NaN or "".
 
     Args:
         values: numbers, Booleans, text (as read from a CSV file) or None.
         known: kind of the column so far, "b", "i", "f" or "U"; None: infer it from these values. Whole numbers and
-            Booleans become floats where values are missing, or both are mixed; no other kind changes.
+            Booleans become floats if values are missing or if both are mixed. No other kind changes.
     """
     for kind in {None: "bif", "b": "b", "i": "if", "f": "f", "U": "U"}[known]:
         found = _as_kind(values, kind)
@@ -297,7 +304,7 @@ def typed(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
 
 
 def _with_missing(values: Sequence[object], known: str | None) -> AnyArray | None:
-    """Return numbers and Booleans, some of them missing, as floats; None if others are there, or all are missing."""
+    """Return numbers and Booleans as floats, some of them missing; None for other values, or if all are missing."""
     blank = [None if _is_mark(value) else value for value in values]
     if known is None and not any(value is not None for value in blank):
         return None
@@ -305,19 +312,19 @@ def _with_missing(values: Sequence[object], known: str | None) -> AnyArray | Non
 
 
 def _as_number(value: object) -> object:
-    """Return true and false as 1 and 0, and other values as they are."""
+    """Return true and false as 1 and 0, and any other value unchanged."""
     if isinstance(value, str):
         return {"true": 1.0, "false": 0.0}.get(value.lower(), value)
     return float(value) if isinstance(value, bool) else value
 
 
 def _is_mark(value: object) -> bool:
-    """Return whether a value is missing, or a text that says so."""
+    """Return whether a value is missing, or is a text that stands for a missing value."""
     return value is None or (isinstance(value, str) and (value == "" or value.strip().lower() in MISSING))
 
 
 def _usual_kind(values: Sequence[object]) -> str:
-    """Return the kind of most values: "f" if nearly all that are not missing are numbers, or no kind fits all."""
+    """Return the kind of most values. It is "f" if nearly all present values are numbers, or if no kind fits all."""
     present = [value for value in values if not _is_mark(value)]
     numbers = sum(_fits(value, "f") for value in present)
     texts = sum(isinstance(value, str) for value in present)
@@ -327,7 +334,7 @@ def _usual_kind(values: Sequence[object]) -> str:
 
 
 def _fits(value: object, kind: str) -> bool:
-    """Return whether one value is of a kind."""
+    """Return whether one value is of this kind."""
     if type(value) is str and kind == "f" and value:
         try:
             float(value)
@@ -356,7 +363,7 @@ def _as_kind(values: Sequence[object], kind: str) -> AnyArray | None:
 
 def _as_booleans(values: Sequence[object]) -> AnyArray | None:
     if values and not isinstance(values[0], bool) and str(values[0]).lower() not in ("true", "false"):
-        return None  # without a look at the others
+        return None  # without checking the other values
     meant = [{"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value for value in values]
     return np.array(meant, np.bool_) if all(isinstance(value, bool) for value in meant) else None
 

@@ -1,7 +1,7 @@
-"""Bins of numbers: their specification, `x:8q,v:-1|0|1`, and the edges that it gives for a sample of rows.
+"""Bins of numbers: their specification, such as `x:8q,v:-1|0|1`, and their edges, computed from a sample of rows.
 
-A column of text has a bin for each of its texts. Bins that are counted also have the edges of the labels' conditions,
-so that a bin has a label everywhere or nowhere.
+A column of text has one bin for each of its texts. Bins that are given by their number also have the edges of the
+labels' conditions, so that a label holds everywhere in a bin or nowhere in it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from monitor.authoring.learning.batch import RowBatch, is_missing
 from monitor.errors import ModelError, RecordingError
 
 SAMPLE: Final = 100_000
-"""Rows from which quantiles are computed."""
+"""Number of rows from which quantiles are computed."""
 
 FEW: Final = 32
-"""A column without a specification gets a bin for each value if it has at most so many whole numbers."""
+"""A column without a specification gets one bin for each value, if all are whole and at most this many differ."""
 
 MOST: Final = 10_000
 """Largest number of bins of one column."""
@@ -34,7 +34,7 @@ NONE: Final[Mapping[str, Collection[float]]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class BinSpec:
-    """Bins of one column: `count` of equal frequency ("q") or equal width ("w"), or the `cuts` between them."""
+    """Bins of one column: `count` bins of equal frequency ("q") or equal width ("w"), or the `cuts` between bins."""
 
     count: int = 0
     kind: str = "q"
@@ -44,8 +44,8 @@ class BinSpec:
 def parsed_bins(text: str) -> dict[str, BinSpec]:
     """Return column -> bins. The column "" stands for all columns that are not named.
 
-    `8q`: eight bins of equal frequency. `8w`: of equal width. `-1|0|1`: four bins with these numbers between them. The
-    outermost bins have no limit.
+    `8q` means eight bins of equal frequency, `8w` eight bins of equal width, and `-1|0|1` four bins with these numbers
+    between them. The outermost bins are unbounded.
 
     >>> parsed_bins("x:8q,v:-1|0|1")["v"].cuts
     (-1.0, 0.0, 1.0)
@@ -76,7 +76,7 @@ def _spec(text: str, part: str) -> BinSpec:
 class Reservoir:
     """Uniform sample of at most `SAMPLE` rows of a stream (Vitter's algorithm R), with the range of each column.
 
-    A text is the number of texts of its column that were seen before it.
+    A text is represented by its index among the different texts of its column.
     """
 
     def __init__(self, width: int, rng: np.random.Generator) -> None:
@@ -89,7 +89,7 @@ class Reservoir:
     def read(self, batch: RowBatch, columns: tuple[str, ...]) -> None:
         """Add the rows that have a finite number or a text in all columns.
 
-        Raises RecordingError: a column holds text in one place and numbers in another, or more than `MOST` texts.
+        Raises RecordingError if a column has both text and numbers, or more than `MOST` texts.
         """
         values = [batch.column(name) for name in columns]
         there = np.flatnonzero(~np.logical_or.reduce([is_missing(each) for each in values]))
@@ -115,7 +115,7 @@ class Reservoir:
 
     @property
     def texts(self) -> tuple[tuple[str, ...], ...]:
-        """The texts of each column in the order of their numbers, () for numbers; empty if no column holds text."""
+        """The texts of each column in the order of their numbers, () for numbers; empty if no column has text."""
         return tuple(map(tuple, self._texts)) if any(self._texts) else ()
 
     def add(self, rows: Floats) -> None:
@@ -139,10 +139,11 @@ class Reservoir:
 def edges_of(
     columns: tuple[str, ...], specs: dict[str, BinSpec], sample: Reservoir, also: Mapping[str, Collection[float]] = NONE
 ) -> tuple[Floats, ...]:
-    """Return the edges of each column, the outermost infinite. ModelError: an unknown column, or one without bins.
+    """Return the edges of each column. The outermost edges are infinite.
 
-    A column of text has the edges 0, 1, ... of the numbers of its texts in the sample; bins cannot be given for it.
-    `also`: column -> further edges, for those without `cuts` of the user; ones outside the recorded range are left out.
+    A column of text has the edges 0, 1, ... for the numbers of its texts in the sample; it cannot have other bins.
+    `also`: column -> further edges, used unless the user gave `cuts` and if they are within the recorded range. Raises
+    ModelError if a column is unknown or has no bins.
     """
     unknown = sorted(set(specs) - {"", *columns})
     if unknown:
@@ -163,7 +164,7 @@ def edges_of(
 
 
 def within(edges: Collection[float], sample: Reservoir, i: int) -> list[float]:
-    """Return the edges that have recorded values of column `i` on both sides, ascending."""
+    """Return, ascending, the edges that have recorded values of column `i` on both sides."""
     return sorted(edge for edge in edges if sample.low[i] < edge <= sample.high[i])
 
 

@@ -1,4 +1,4 @@
-"""Candidates of `--abstraction auto`: columns as they are, bins and clusters, and what they are compared by."""
+"""Candidates of `--abstraction auto`: unchanged columns, bins and clusters, and the outcomes that compare them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BINS: Final = (2, 3, 4, 6, 8, 12, 16)
 CLUSTERS: Final = (8, 16, 32, 64, 128, 256)
 
 MOST: Final = 20_000
-"""Abstractions of more states are not tried, or are given up."""
+"""Largest number of states of an abstraction. Larger abstractions are not tried, or are given up."""
 
 KEPT: Final = 0.2
-"""Fraction of the paths that are not used here: those on which the chosen abstraction is judged."""
+"""Fraction of the paths that are not used here. The chosen abstraction is judged on them."""
 
 EACH: Final = 20
-"""Rows in the sample for each cluster; with fewer, so many clusters are not tried."""
+"""Smallest number of sampled rows for each cluster. With fewer rows, this number of clusters is not tried."""
 
 
 def abstractions(
@@ -42,10 +42,10 @@ def abstractions(
     seed: int,
     also: Mapping[str, Collection[float]] = NONE,
 ) -> dict[str, Numbering]:
-    """Return the abstractions to compare, by the option that chooses each.
+    """Return the abstractions to compare, each under the option that selects it.
 
-    `first`: the first rows, with the columns of the state. `sample`: of all rows. `also`: further edges of bins, as for
-    `edges_of`. Clusters are of numbers alone.
+    `first`: the first rows, with the columns of the state. `sample`: a sample of all rows. `also`: further edges of
+    bins, as for `edges_of`. Clusters need columns of numbers only.
     """
     found: dict[str, Numbering] = {}
     try:
@@ -55,7 +55,7 @@ def abstractions(
         if seen.size <= MOST:
             found[f"--abstraction {kind}"] = Numbering(kind, columns)
     except RecordingError:
-        pass  # continuous: bins and clusters only
+        pass  # the columns are continuous, so only bins and clusters are possible
     found |= _different(_binned(columns, sample, also))
     if not sample.texts:
         found |= _different(_clustered(columns, sample, seed))
@@ -63,7 +63,7 @@ def abstractions(
 
 
 def fresh(numbering: Numbering) -> Numbering:
-    """Return the same abstraction, which has seen nothing."""
+    """Return the same abstraction before it has seen any rows."""
     return Numbering(numbering.kind, numbering.columns, numbering.edges, numbering.names, numbering.centres)
 
 
@@ -84,7 +84,7 @@ def _clustered(columns: tuple[str, ...], sample: Reservoir, seed: int) -> Iterat
 
 
 def _different(given: Iterator[tuple[str, Numbering]]) -> dict[str, Numbering]:
-    """Return the abstractions, the first of those that are the same, as few values give the same bins."""
+    """Return the abstractions without repetitions. Different options may give the same bins if there are few values."""
     found: dict[str, Numbering] = {}
     known = set()
     for name, numbering in given:
@@ -97,9 +97,10 @@ def _different(given: Iterator[tuple[str, Numbering]]) -> dict[str, Numbering]:
 
 
 class Field:
-    """Candidates that read the same rows; one that cannot is given up. ModelError without labels to forecast.
+    """Candidates that read the same rows. A candidate that fails is given up.
 
-    Attributes: `candidates`: those left. `outcomes`: what they are compared by. `lost`: name -> why it was given up.
+    Raises ModelError if there are no labels to forecast. Attributes: `candidates`: the remaining candidates.
+    `outcomes`: the outcomes that compare them. `lost`: name -> why the candidate was given up.
     """
 
     def __init__(
@@ -120,13 +121,13 @@ class Field:
         self.lost: dict[str, str] = {}
 
     def read(self, batch: RowBatch) -> None:
-        """Count the rows of a batch for all candidates. Raises what the last one raises, if none is left."""
+        """Count the rows of a batch for all candidates. If none remains, raise the error of the last candidate."""
         self._count(lambda learner: learner.read(batch))
 
     def end_file(self, after: RowBatch | None = None) -> None:
-        """End a file, unless its episodes continue in the next one; `after`: the first rows of that. Raises as `read`.
+        """End a file, unless its episodes continue in the next file, whose first rows are `after`. Raises as `read`.
 
-        All candidates read the same rows, so one of them says it.
+        All candidates read the same rows, so the first one tells whether episodes continue.
         """
         if not self.candidates[0].learner.goes_on(after):
             self._count(lambda learner: learner.end_file())

@@ -1,4 +1,4 @@
-"""The first rows of recordings, and what their columns hold: kind, range, and what changes from row to row. Impure."""
+"""The first rows of recordings, and facts on their columns: kind, range, and changes from row to row. Impure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import RecordingError
 
 Kind = Literal["flag", "whole", "decimal", "text", "time", "empty"]
-"""`flag`: true and false, or 0 and 1. `whole`: whole numbers. `time`: texts, each a time as ISO 8601 has it."""
+"""`flag`: true and false, or 0 and 1. `whole`: whole numbers. `time`: texts, each a time in ISO 8601."""
 
 ROWS: Final = 100_000
-"""Rows that are looked at, in equal parts of `FILES` files at most."""
+"""Number of rows that are examined, in equal parts from at most `FILES` files."""
 
 FILES: Final = 20
 
 SHOWN: Final = 4
-"""Values of a column that are shown one by one; of more, the range."""
+"""Largest number of values that are shown one by one. If there are more, the range is shown."""
 
 LONGEST: Final = 14
-"""Characters of a shown text."""
+"""Largest number of characters of a shown text."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Head:
     """First rows of recordings.
 
     Attributes:
-        columns: name -> values [n], of the columns that can be read.
+        columns: name -> values [n], for the columns that can be read.
         file: [n] number of the file of each row.
-        unreadable: other columns -> why they cannot be read.
-        whole: these are all rows.
+        unreadable: name of any other column -> why it cannot be read.
+        whole: True if these are all rows.
     """
 
     columns: Mapping[str, AnyArray]
@@ -51,15 +51,15 @@ class Head:
 
     @property
     def looked_at(self) -> str:
-        """These rows, in words."""
+        """Description of these rows."""
         return f"the {len(self):,} rows" if self.whole else f"the first {len(self):,} rows"
 
 
 def head_of(sources: Sequence[RowFile]) -> Head:
-    """Return the first rows of recordings, with the columns of the first one.
+    """Return the first rows of recordings, with the columns of the first recording.
 
-    A column that cannot be read in one of them is not among `columns`; where a file has none, values are missing.
-    Raises RecordingError: there are no rows, or they cannot be read at all.
+    A column that cannot be read in one of the files is not among `columns`. If a file lacks a column, its values are
+    missing. Raises RecordingError if there are no rows or they cannot be read at all.
     """
     names = sources[0].names()
     unreadable = dict(sources[0].left_out)
@@ -84,7 +84,7 @@ def head_of(sources: Sequence[RowFile]) -> Head:
 
 
 def _first_rows(source: RowFile, names: Sequence[str], most: int, unreadable: dict[str, str]) -> tuple[RowBatch, bool]:
-    """Return at most so many rows, and whether there are more; columns that cannot be read go to `unreadable`."""
+    """Return at most `most` rows, and whether there are more. Columns that cannot be read are added to `unreadable`."""
     try:
         batches = source.batches(names)
         batch = next(batches, None)
@@ -104,7 +104,7 @@ def _first_rows(source: RowFile, names: Sequence[str], most: int, unreadable: di
     more = len(batch) > most or next(batches, None) is not None
     source.position = 0
     columns = {name: values[:most] for name, values in batch.columns.items()}
-    for name, odd in batch.odd.items():  # values of another kind than the others: no numbers
+    for name, odd in batch.odd.items():  # odd values are not numbers
         values = batch.columns[name].astype(np.float64)
         values[odd] = np.nan
         columns[name] = values[:most]
@@ -113,16 +113,16 @@ def _first_rows(source: RowFile, names: Sequence[str], most: int, unreadable: di
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """What a column holds.
+    """Facts on the values of a column.
 
     Attributes:
         kind: see `Kind`.
         missing: fraction of the rows without a value.
         distinct: number of different values.
-        continuous: numbers with decimals, too many different ones to number them.
-        unique: no value is there twice.
-        words: texts of several words.
-        values: examples, or the range, in words.
+        continuous: True for numbers with decimals that have too many different values to number them.
+        unique: True if no value occurs twice.
+        words: True for texts of several words.
+        values: examples or the range, as text.
     """
 
     kind: Kind
@@ -135,7 +135,7 @@ class ColumnFacts:
 
 
 def facts_of(values: AnyArray) -> ColumnFacts:
-    """Return what a column [n] holds."""
+    """Return the facts on a column [n]."""
     lost = is_missing(values)
     present = values[~lost]
     kinds = np.unique(present)
@@ -151,7 +151,7 @@ def facts_of(values: AnyArray) -> ColumnFacts:
 
 
 def _kind(kinds: AnyArray) -> Kind:
-    """Return the kind of the different values of a column, those that are not missing."""
+    """Return the kind of a column, from its different values that are not missing."""
     if not len(kinds):
         return "empty"
     if kinds.dtype.kind == "b":
@@ -186,9 +186,10 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Links:
-    """Rows that follow each other: `before` [m] and `after` [m], of the same episode. `last`: [n] it has no next.
+    """Pairs of consecutive rows of the same episode: `before` [m] and `after` [m].
 
-    `lengths`: [n] number of rows of the episode that a last row ends; 0 elsewhere.
+    `last`: [n] True for rows that have no next row. `lengths`: [n] number of rows of the episode that ends with a last
+    row; 0 elsewhere.
     """
 
     before: Ints
@@ -201,18 +202,18 @@ class Links:
         return bool(len(self.before)) and bool((values[self.before] == values[self.after]).all())
 
     def rising(self, values: AnyArray) -> float:
-        """Return in which fraction of the pairs a column rises; 1 without pairs."""
+        """Return the fraction of the pairs in which a column rises; 1 if there are no pairs."""
         values = ranks(values)
         pairs = values[self.after] > values[self.before]
         return float(pairs.mean()) if len(pairs) else 1.0
 
     def counts(self, values: AnyArray) -> bool:
-        """Return whether a column rises by 1 from each row to the next."""
+        """Return whether a column rises by exactly 1 from each row to the next."""
         return values.dtype.kind in "if" and bool((values[self.after] - values[self.before] == 1).all())
 
 
 def ranks(values: AnyArray) -> AnyArray:
-    """Return values whose order is that of a column: of times, seconds; of other texts, numbers in their order."""
+    """Return values with the order of a column: seconds for times, and for other texts their alphabetical rank."""
     if values.dtype.kind != "U":
         return values
     try:
@@ -222,9 +223,10 @@ def ranks(values: AnyArray) -> AnyArray:
 
 
 def links_of(head: Head, episode: str | None, order: str | None, ends: Sequence[str]) -> Links:
-    """Return which rows follow each other.
+    """Return the pairs of rows that follow each other in an episode.
 
-    Without a column of the episode, an episode ends with its file, where the order falls, and after end markers.
+    Without a column of the episode, an episode ends at the end of its file, where the order falls, and after end
+    markers.
     """
     key = head.file
     if episode is not None:
@@ -247,7 +249,7 @@ def links_of(head: Head, episode: str | None, order: str | None, ends: Sequence[
 
 
 def depends_on(values: AnyArray, other: AnyArray) -> bool:
-    """Return whether each value of `other` comes with one value of `values` alone, and has been seen twice or more."""
+    """Return whether each value of `other` occurs twice or more, and always with the same value of `values`."""
     kinds, places, counts = np.unique(other, return_inverse=True, return_counts=True)
     if len(kinds) < 2 or 5 * len(kinds) > len(other) or counts.min() < 2:
         return False

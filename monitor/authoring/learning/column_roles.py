@@ -1,6 +1,7 @@
-"""Proposed roles of columns, each with its reason in words: by their names, checked against what they hold.
+"""Proposes a role for each column, with a reason in words. Roles come from names, and are checked against the values.
 
-Nothing is proposed that the rows contradict, and what they leave open is not `sure`: a person decides it.
+No role is proposed that the rows contradict. If the rows do not decide between roles, the role is not `sure`, and a
+person decides.
 """
 
 from __future__ import annotations
@@ -53,24 +54,26 @@ SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": OR
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 MANY_LOST: Final = 0.05
-"""A column with more of its values missing is not proposed for the state."""
+"""A column is not proposed for the state if more than this fraction of its values is missing."""
 
 MOSTLY: Final = 0.95
-"""A column that rises from row to row in so many cases may order them: a few rows may be wrong."""
+"""A column may order the rows if it rises in at least this fraction of the pairs. A few rows may be wrong."""
 
 LIMITED: Final = 0.2
-"""Fraction of the ends at the longest length from which a time limit is suspected: ends that come by themselves are
-spread over many lengths, so few of them are the longest. From `MOSTLY` on all are taken for cuts.
+"""A time limit is suspected if at least this fraction of the ends has the longest length.
+
+Natural ends are spread over many lengths, so few of them have the longest one. From the fraction `MOSTLY`, all ends at
+this length are treated as cuts.
 """
 
 FEW: Final = 5
-"""A value in last rows of episodes only is there so often, for that to be no chance."""
+"""A value that occurs only in last rows must occur at least this often. Otherwise it may be chance."""
 
 MANY_OUTCOMES: Final = 20
-"""Different texts that a column of outcomes may have."""
+"""Largest number of different texts in a column of outcomes."""
 
 PAIRS: Final = 20
-"""So many pairs of rows are needed for what they show to count."""
+"""Smallest number of pairs of rows from which conclusions are drawn."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,13 @@ class ColumnRole:
     """A column and its roles.
 
     Attributes:
-        name: of the column.
-        roles: none: it is left out.
+        name: name of the column.
+        roles: roles of the column; empty: the column is left out.
         why: the reason.
-        sure: no other role is plausible; else `others` are. `settled`: the user said so.
-        values: what it holds, in words.
+        sure: True if no other role is plausible.
+        others: other plausible roles.
+        settled: True if the user has decided the roles.
+        values: description of the values.
     """
 
     name: str
@@ -98,9 +103,9 @@ class ColumnRole:
 class Proposal:
     """Roles of all columns, in the order of the file.
 
-    `ordered`: their names, those that the user settled first, in that order. `problems`: roles that are needed and no
-    column has -> columns that might have them. `time_limit`: steps after which so many episodes end that they may be
-    cut off; 0: there is no such number.
+    `ordered`: names of the columns; those that the user settled come first, in the user's order. `problems`: necessary
+    role that no column has -> columns that might have it. `time_limit`: if a suspicious number of episodes ends after
+    this number of steps, they may be cut off; 0: no such number.
     """
 
     columns: Sequence[ColumnRole]
@@ -109,18 +114,18 @@ class Proposal:
     time_limit: int = 0
 
     def having(self, role: Role) -> tuple[str, ...]:
-        """Return the columns with a role, in the order of `ordered`."""
+        """Return the columns with this role, in the order of `ordered`."""
         roles = {each.name: each.roles for each in self.columns}
         return tuple(name for name in self.ordered if role in roles[name])
 
     @property
     def guessed(self) -> bool:
-        """Whether a role is given that the user has not settled, or is still to be settled."""
+        """Whether any role was not settled by the user, or is still open."""
         return bool(self.problems) or any(not each.settled and (each.roles or not each.sure) for each in self.columns)
 
     @property
     def unsure(self) -> list[ColumnRole]:
-        """Columns that a person has to decide on."""
+        """Columns for which a person must decide."""
         return [each for each in self.columns if not each.sure]
 
 
@@ -136,10 +141,10 @@ def proposed(
 
     Args:
         head: the first rows.
-        settled: column -> its roles, as the user said; none: it is left out.
-        closed: roles that no other column has.
-        computed: states are computed from all columns, so none is a state by itself.
-        time_limit: steps after which ends cut episodes off, as the user said; 0: none do; None: not known.
+        settled: column -> roles that the user gave; no roles: the column is left out.
+        closed: roles that no other column can have.
+        computed: True if a function computes the states from all columns, so that no column is a state by itself.
+        time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
     """
     found = _Proposing(head, settled, {*closed, *(("state",) if computed else ())}, computed=computed)
     return found.proposal(time_limit)
@@ -158,7 +163,7 @@ class _Proposing:
         for name, roles in settled.items():
             self._put(ColumnRole(name, roles, "you said so", settled=True))
         self.over = links_of(head, None, None, ())
-        """Rows that follow each other in their files."""
+        """Pairs of consecutive rows of the files."""
         self.links: Links = self.over
         self.later: dict[bytes, str] = {}
         """Values in the next rows, as float64 -> the column that has them."""
@@ -193,7 +198,7 @@ class _Proposing:
             found["state"] = ()
         return found
 
-    # ---- what has the role by its name ----
+    # ---- roles by the names of columns ----
 
     def _having(self, role: Role) -> str | None:
         return next(iter(self._all(role)), None)
@@ -212,13 +217,13 @@ class _Proposing:
         self._put(ColumnRole(name, () if role is None else (role,), why, sure, others))
 
     def _free(self, role: Role) -> list[str]:
-        """Return the columns that a role may be given to; none if it is taken, or the user closed it."""
+        """Return the columns that may get this role; none if another column has it or the user closed it."""
         if role in self.closed or self._having(role) is not None:
             return []
         return [name for name in self.head.columns if name not in self.found]
 
     def _named(self, role: Role) -> str | None:
-        """Return the free column of a name that is known for a role."""
+        """Return the free column whose name is known for this role, if there is one."""
         return first_known(self._free(role), SINGLE[role])
 
     def _ends_and_rewards(self) -> None:
@@ -246,7 +251,7 @@ class _Proposing:
                 self._set(block, "episode", f"changes exactly where {candidate} begins again")
             episode = self._having("episode")
             if episode not in (None, *self.facts):
-                break  # it cannot be read: the reader says so
+                break  # the reader reports that it cannot be read
             links = links_of(self.head, episode, candidate, ends)
             if not (self._begins_again(candidate) if episode is None else self._rises(candidate, links)):
                 continue
@@ -272,7 +277,7 @@ class _Proposing:
         self.links = links_of(self.head, episode, order, ends)
 
     def _orders(self) -> list[str]:
-        """Return the free columns that may order the rows: counters first, then times."""
+        """Return the free columns that may order the rows. Counters come first, then times."""
         free = [name for name in self._free("order") if self.facts[name].kind in ("time", "whole", "decimal", "flag")]
         known = [name for word in ORDER for name in free if name.lower() == word]
         whole = [name for name in free if self.facts[name].kind == "whole" and name.lower() not in NOISE]
@@ -283,7 +288,7 @@ class _Proposing:
         return [name for name in every if self.facts[name].distinct > 1]
 
     def _counts(self, name: str) -> bool:
-        """Return whether a column rises by 1 within episodes, or begins again where there is no column of these."""
+        """Return whether a column rises by 1 within episodes. Without a column of the episode, it must restart."""
         episode = self._having("episode")
         if episode is not None and episode not in self.facts:
             return False
@@ -296,12 +301,12 @@ class _Proposing:
         return links.rising(self.head.columns[name]) >= MOSTLY
 
     def _falls(self, name: str) -> Bools:
-        """Return after which rows a column falls within a file."""
+        """Return for each pair of rows of a file whether a column falls between them."""
         values = ranks(self.head.columns[name])
         return np.asarray(values[self.over.after] < values[self.over.before])
 
     def _begins_again(self, name: str) -> bool:
-        """Return whether a column rises over the whole file, but for where it begins again with its first value."""
+        """Return whether a column rises over the whole file, except where it restarts with its first value."""
         values, over = ranks(self.head.columns[name]), self.over
         if self._rises(name, over):
             return True
@@ -309,7 +314,7 @@ class _Proposing:
         return bool((fallen == values[0]).all()) and self._rises(name, links_of(self.head, None, name, ()))
 
     def _subject(self) -> str | None:
-        """Return the free column of what rows belong to by its name, such as a patient, if the rows do not deny it."""
+        """Return the free column that names the subject of a row, such as a patient, unless the rows contradict it."""
         for name in self._free("episode"):
             words = set(words_of(name))
             if self._may_group(name) and (words & SUBJECTS or (words & IDS and self._is_blocks(name))):
@@ -322,13 +327,13 @@ class _Proposing:
         return some and 2 <= facts.distinct <= len(self.head) / 2
 
     def _is_blocks(self, name: str) -> bool:
-        """Return whether each value of a column is in rows that follow each other."""
+        """Return whether the rows of each value of a column are consecutive."""
         over, values = self.over, self.head.columns[name]
         changes = int((values[over.before] != values[over.after]).sum()) + len(self.head) - len(over.before)
         return changes == self.facts[name].distinct
 
     def _block(self, order: str) -> str | None:
-        """Return the free column that changes exactly where the order begins again."""
+        """Return the free column that changes exactly where the order restarts."""
         if is_calendar(order) or not (falls := self._falls(order)).any():
             return None
         over = self.over
@@ -372,7 +377,10 @@ class _Proposing:
             self._set(name, "action", why, "-", sure=False)
 
     def _time_limit(self) -> int:
-        """Take ends that all come after as many steps for cuts; where only some do, say so and return that number."""
+        """Treat ends as cuts if all of them come after the same number of steps.
+
+        If only some of them do, note it and return that number of steps.
+        """
         name = self._having("terminated")
         if name not in self.facts or len(self.links.before) < PAIRS:
             return 0
@@ -398,11 +406,11 @@ class _Proposing:
         return steps
 
     def _true(self, name: str) -> Bools:
-        """Return where a flag holds."""
+        """Return the rows in which a flag holds, [n] bool."""
         return flags(RowBatch(self.head.columns, 1, ""), name)[0]
 
     def _usable(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of few values, which an action may have."""
+        """Return the columns that have few enough values to be an action."""
         facts = {name: self.facts[name] for name in names}
         few = {name for name, each in facts.items() if 1 < each.distinct <= 50 and not each.continuous}
         return [name for name in names if name in few and facts[name].kind != "time"]
@@ -421,7 +429,7 @@ class _Proposing:
         self._set(name, None, why, *(["another column instead"] if needed else []), sure=not needed)
 
     def _named_state(self) -> None:
-        """Give the role to the columns that are named as a state is; then no other column is one."""
+        """Give the role of the state to columns named like a state. Then no other column gets it."""
         if self.computed or "state" in self.closed or self._having("state") is not None:
             return
         names = list(self.head.columns)
@@ -437,10 +445,10 @@ class _Proposing:
                     self.closed.add("state")
                     return
 
-    # ---- what a column holds ----
+    # ---- roles by the values of a column ----
 
     def _other(self, name: str) -> ColumnRole:
-        """Return the role of a column whose name says none of the single ones."""
+        """Return the role of a column whose name does not give it a role that only one column has."""
         for rule in (
             self._nothing,
             self._future,
@@ -465,7 +473,7 @@ class _Proposing:
         return ColumnRole(name, ("state",), f"{kind} that changes within episodes")
 
     def _nothing(self, name: str) -> ColumnRole | None:
-        """Leave out what says nothing about the world."""
+        """Leave a column out if it says nothing about the world."""
         facts, words = self.facts[name], set(words_of(name))
         if facts.kind == "empty" or facts.missing == 1:
             return ColumnRole(name, (), "empty")
@@ -507,7 +515,7 @@ class _Proposing:
         return None
 
     def _future(self, name: str) -> ColumnRole | None:
-        """Leave out what is known only later than the row."""
+        """Leave a column out if its value is known only after the time of its row."""
         lower, words = name.lower(), set(words_of(name))
         if lower.startswith((*NEXT, "future_")):
             return ColumnRole(name, (), "of a later row by its name: it would leak the future")
@@ -524,7 +532,7 @@ class _Proposing:
         return None
 
     def _leads(self, name: str) -> str | None:
-        """Return the column whose value in the next row this one has already."""
+        """Return the column whose value in the next row is this column's value in the row, if there is one."""
         values = self.head.columns[name]
         if len(self.links.before) < PAIRS or self.facts[name].distinct < 3 or values.dtype.kind not in "if":
             return None
@@ -537,7 +545,7 @@ class _Proposing:
         return None if other == name or self.links.constant(values) else other
 
     def _clock(self, name: str) -> ColumnRole | None:
-        """Return the role of times: never a state."""
+        """Return the role of a column of times. It is never the state."""
         facts, order = self.facts[name], self._having("order")
         instead = f"; {order} orders the rows" if order is not None else ", and it does not order the rows"
         if facts.kind == "time":
@@ -549,7 +557,7 @@ class _Proposing:
         return None
 
     def _given(self, why: str, name: str) -> ColumnRole:
-        """Return the proposal for what comes from outside: an input, if there may be inputs; never a state."""
+        """Return the proposal for a column that no action influences: an input if inputs are possible, else no role."""
         if self.computed:
             return ColumnRole(name, (), "states are computed from it")
         may = "input" not in self.closed and self.facts[name].kind in ("flag", "whole", "decimal")
@@ -574,7 +582,7 @@ class _Proposing:
         return None
 
     def _end(self, name: str) -> ColumnRole | None:
-        """Return the role of a flag that holds in last rows of episodes only."""
+        """Return the role of a flag that holds only in last rows of episodes."""
         values, last = self.head.columns[name], self.links.last
         if (found := self._outcome(name)) is not None:
             return found
@@ -602,9 +610,10 @@ class _Proposing:
         return ColumnRole(name, (), "true in last rows of episodes only")
 
     def _outcome(self, name: str) -> ColumnRole | None:
-        """Leave out what has values in last rows of episodes that it has nowhere else, where a marker tells the end.
+        """Leave out an outcome: some of its values occur only in last rows, and an end marker shows the ends.
 
-        Not where last rows have no action: these are final states, and such a value is a part of them.
+        This does not apply if last rows have no action. Then they are final states, and such a value is part of the
+        state.
         """
         marker = self._having("terminated") or self._having("truncated")
         action = self._having("action")
@@ -626,7 +635,7 @@ class _Proposing:
         return ColumnRole(name, (), why)
 
     def _result(self, name: str) -> ColumnRole | None:
-        """Ask about what came of each step, which no policy knows when it acts."""
+        """Ask about a column with the result of each step. A policy does not know the result when it acts."""
         if self.computed or not set(words_of(name)) & RESULTS:
             return None
         why = "named as what came of a step: then it is known only after the action; conditions may use it"
@@ -652,7 +661,7 @@ class _Proposing:
         return None
 
     def _context(self, name: str) -> ColumnRole | None:
-        """Return the proposal for what never changes within an episode."""
+        """Return the proposal for a column that never changes within an episode."""
         if self._having("episode") is not None and self.links.constant(self.head.columns[name]):
             if set(words_of(name)) & {"seed", "version", "worker", "split"}:
                 return ColumnRole(name, (), "about the log by its name; the same within each episode")
@@ -664,10 +673,10 @@ class _Proposing:
             )
         return None
 
-    # ---- what depends on all columns ----
+    # ---- rules on all columns together ----
 
     def _texts_among_numbers(self) -> None:
-        """Leave texts out of a state beside inputs: a world does not take them; bins have one for each text."""
+        """Leave texts out of a state if there are inputs, because a world with inputs takes only numbers."""
         state = [each for each in self.found.values() if "state" in each.roles and each.name in self.facts]
         inputs = any("input" in each.roles for each in self.found.values())
         if not inputs:
@@ -678,7 +687,7 @@ class _Proposing:
                 self._set(each.name, None, why, "a number for each value, made by you", sure=False)
 
     def _next_states(self) -> None:
-        """Pair `next_x` with `x`, if each column of the state has one."""
+        """Pair `next_x` with `x`, if each column of the state has such a partner."""
         state = self._all("state")
         if not state or "next_state" in self.closed or self._having("next_state") is not None:
             return

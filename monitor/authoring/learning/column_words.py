@@ -1,4 +1,4 @@
-"""What names of columns say: words for times, subjects, commands, outcomes and so on."""
+"""Meanings of the names of columns: words for times, subjects, commands, outcomes and so on."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def words_of(name: str) -> list[str]:
 
 
 def is_time(name: str) -> bool:
-    """Return whether a name is that of times, such as `created_at` or `time_utc`."""
+    """Return whether a name is a name for times, such as `created_at` or `time_utc`."""
     said = [word for word in words_of(name) if word not in UNITS]
     return bool(said) and said[-1] in TIMES and (said[-1] != "at" or len(said) > 1)
 
 
 def is_calendar(name: str) -> bool:
-    """Return whether a name is that of a part of the calendar, such as `weekday` or `hour_of_day`."""
+    """Return whether a name is a name for a part of the calendar, such as `weekday` or `hour_of_day`."""
     said = words_of(name)
     return bool(said) and (said[-1] in CALENDAR or (said[0] in CALENDAR | TIMES and "of" in said))

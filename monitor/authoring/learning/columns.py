@@ -1,4 +1,4 @@
-"""Roles of columns: guessed from their names, unless given."""
+"""Roles of columns. Roles that are not given are guessed from the names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from monitor.errors import RecordingError
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 Timing = Literal["step", "state"]
-"""Meaning of a row's reward and end markers: `step`: of the step that its action begins, as an environment's `step`
-returns them. `state`: of the arrival in its state, as in the messages of the monitor."""
+"""The owner of a row's reward and end markers.
+
+`step`: the step that begins with the row's action, as returned by an environment's `step`. `state`: the arrival in the
+row's state, as in the monitor's messages.
+"""
 
 Role = Literal["episode", "order", "state", "next_state", "input", "action", "reward", "terminated", "truncated"]
 """Role of a column."""
@@ -30,7 +33,7 @@ STATE: Final = ("state", "obs", "observation", "observation.state", "s", "observ
 NEXT: Final = ("next_", "next.", "new_")
 NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "ts", "date", "datetime", "info",
                  "agent", "wall", "", "unnamed: 0", "__index_level_0__")  # fmt: skip
-"""Columns that are never taken for a state; the last ones are how pandas names the numbers of rows."""
+"""Columns that are never part of a state. The last ones are pandas' names for the numbers of rows."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,15 @@ class Roles:
 
     Attributes:
         state: columns that together give the state.
-        action, episode, order, reward, terminated, truncated: one column each; None: there is none. Without `episode`,
-            a file is one episode, cut at end markers, wherever `order` falls, and where a counter begins again.
-        next_state: columns of the state after the step, or empty: it is the state of the next row.
+        action, episode, order, reward, terminated, truncated: one column each; None: no column has this role. Without
+            `episode`, a file is one episode that is cut at end markers, where `order` falls, and where a counter
+            restarts.
+        next_state: columns of the state after the step; empty: the next row has this state.
         observation: columns of a policy's input, or empty.
         timing: see `Timing`.
         others: further columns that conditions of labels use.
-        inputs: columns of the recorded inputs of a world with numbers, which are not among `state`.
-        time_limit: steps after which an end cuts an episode off, and does not end it; 0: there is no such limit.
+        inputs: columns of the recorded inputs of a world with numbers; they are not among `state`.
+        time_limit: number of steps after which an end cuts an episode off instead of terminating it; 0: no such limit.
     """
 
     state: tuple[str, ...]
@@ -65,7 +69,7 @@ class Roles:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Names of all columns to read, each once."""
+        """Names of all columns to read, without repetitions."""
         single = (self.action, self.episode, self.order, self.reward, self.terminated, self.truncated)
         given = (name for name in single if name is not None)
         several = (*self.next_state, *self.observation, *self.others, *self.inputs)
@@ -82,7 +86,7 @@ class Roles:
         return frozenset((*self.state, *self.next_state))
 
     def lines(self) -> list[str]:
-        """Return a sentence for each role, as shown before learning."""
+        """Return one line for each role, as shown before learning."""
         shown = {
             "state": ", ".join(self.state),
             "action": self.action,
@@ -112,12 +116,12 @@ TIMINGS: Final = {
 def guessed(
     names: Sequence[str], given: Mapping[str, object], source: str, left_out: Mapping[str, str] = NOTHING
 ) -> Roles:
-    """Return the roles of the columns `names`; `given` holds the fields of `Roles` that the user has set.
+    """Return the roles of the columns `names`. `given` has the fields of `Roles` that the user has set.
 
-    `left_out`: columns that cannot be read -> what they hold. Several columns are given as a tuple, or as a text with
-    commas; a state or inputs may be named as the list or map that they were; inputs are guessed if they are given as
-    None. Raises RecordingError: a given column does not exist or cannot be read, one that would be guessed cannot be
-    read, or state or action cannot be guessed.
+    `left_out`: columns that cannot be read -> what they contain. Several columns are given as a tuple, or as a text
+    with commas. The state or the inputs may be given by the name of the original list or map. Inputs are guessed if
+    they are given as None. Raises RecordingError if a given column does not exist or cannot be read, if a column that
+    would be guessed cannot be read, or if state or action cannot be guessed.
     """
     single = {"action": ACTION, "episode": EPISODE, "order": ORDER, "reward": REWARD,
               "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
@@ -154,12 +158,12 @@ def guessed(
 
 
 def are_messages(names: Iterable[str]) -> bool:
-    """Return whether rows with these columns are messages of the monitor, as an agent sent them."""
+    """Return whether rows with these columns are messages of the monitor's format, as an agent sent them."""
     return {"v", "seq", "episode"} <= set(names)
 
 
 def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
-    """Return the columns of a name: itself, the entries `name[0]`, `name[1]`, ... of a list, or `name.key` of a map."""
+    """Return the columns for a name: the column itself, `name[0]`, `name[1]`, ... or `name.key`."""
     known = list(names)
     if name in known:
         return (name,)
@@ -168,7 +172,7 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def first_known(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first column of a known name, or the one entry of its list or structure."""
+    """Return the first column with a known name, or the single entry of a list or structure with this name."""
     lower = {name.lower(): name for name in reversed(names)}
     for name in known:
         if name in lower:
@@ -179,7 +183,7 @@ def first_known(names: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def _entries(names: Sequence[str], name: str) -> list[str]:
-    """Return the columns that were one column, a list or a structure."""
+    """Return the columns that were expanded from one column, a list or a structure."""
     return [each for each in names if each.lower().startswith((f"{name}[", f"{name}."))]
 
 
@@ -190,7 +194,7 @@ def _refuse_unreadable(
     source: str,
     left_out: Mapping[str, str],
 ) -> None:
-    """Refuse columns that cannot be read, and would be taken for a role, or for the state, by their names."""
+    """Refuse columns that cannot be read if their names would give them a role, or make them part of the state."""
     for role, usual in [*known.items(), ("state", STATE)]:
         wanted = [str(given[role])] if given.get(role) is not None else []
         if given.get(role) is None and roles.get(role) is None:
@@ -204,7 +208,7 @@ def _refuse_unreadable(
 
 
 def _refuse_several(names: Sequence[str], source: str) -> None:
-    """Refuse a list or structure of several entries that is named as an episode is: without it runs would be joined."""
+    """Refuse a list or structure of several entries that is named like an episode. Ignoring it would join episodes."""
     for name in EPISODE:
         if entries := _entries(names, name):
             raise RecordingError(
@@ -228,7 +232,7 @@ def _several(names: Sequence[str], given: object, source: str, left_out: Mapping
 
 
 def _state(names: Sequence[str], taken: set[str]) -> tuple[str, ...]:
-    """Return the columns named as a state is, else all columns that have no other role."""
+    """Return the columns named like a state, or else all columns that have no other role."""
     for name in STATE:
         for each in names:
             base = each.partition("[")[0]
@@ -243,7 +247,7 @@ def _state(names: Sequence[str], taken: set[str]) -> tuple[str, ...]:
 
 
 def _inputs(names: Sequence[str], given: Mapping[str, object]) -> object:
-    """Return the columns of inputs as named by the user, or those of messages if they are to be guessed (None)."""
+    """Return the columns of inputs that the user named. If they are to be guessed (None), return those of messages."""
     if given.get("inputs", "") is None:
         return "inputs" if expanded(names, "inputs") else ""
     return given.get("inputs")

@@ -1,8 +1,9 @@
-"""Companion of a learned model, MODEL.learn.npz: all counts, to learn more. Impure.
+"""Companion of a learned model, MODEL.learn.npz: all counts, so that the model can learn more. Impure.
 
-It is replaced after each counted file and remembers the digests of these files, so no file is counted twice. Within a
-large file MODEL.learn.part.npz holds the same counts with those of the file's first rows, and its open episodes. So
-learning that was interrupted goes on there; if the file has changed since, with the whole file.
+The companion is replaced after each counted file. It remembers the digests of these files, so no file is counted twice.
+While a large file is read, MODEL.learn.part.npz has the same counts plus the counts of the file's first rows, and its
+open episodes. If learning was interrupted, it continues there. If the file has changed since, it is counted from its
+beginning.
 """
 
 from __future__ import annotations
@@ -38,27 +39,27 @@ TABLES: Final = ("transitions", "rows", "visited")
 
 
 def companion_of(model: Path) -> Path:
-    """Return the name of the companion: that of the model with another suffix."""
+    """Return the path of the companion: the path of the model with another suffix."""
     return model.with_suffix(".learn.npz")
 
 
 def part_of(model: Path) -> Path:
-    """Return the name of the companion with a part of a file."""
+    """Return the path of the companion with the counts of a part of a file."""
     return model.with_suffix(".learn.part.npz")
 
 
 @dataclass(frozen=True)
 class CountedFile:
-    """A file that was counted up to a place; `digest`: its SHA-256."""
+    """A file that was counted up to a place. `digest`: its SHA-256."""
 
     digest: str
     place: FilePosition
 
 
 def save_learner(learner: Learner, path: Path, part: CountedFile | None = None) -> None:
-    """Write the companion; it is replaced as a whole, or not at all. ModelError if it cannot be written.
+    """Write the companion completely, or not at all. Raises ModelError if it cannot be written.
 
-    `part`: the file that is being read, if it is not at its end.
+    `part`: the file that is being read, if its end is not reached.
     """
     about = _about(learner)
     members: dict[str, AnyArray] = {}
@@ -80,12 +81,12 @@ def save_learner(learner: Learner, path: Path, part: CountedFile | None = None) 
 
 
 def load_learner(path: Path) -> Learner:
-    """Return the learner of a companion. ModelError if there is none, or it is damaged."""
+    """Return the learner of a companion. Raises ModelError if the companion does not exist or is damaged."""
     return _loaded(path)[0]
 
 
 def load_part(path: Path) -> tuple[Learner, CountedFile] | None:
-    """Return the learner of a companion with a part of a file; None if there is no such companion."""
+    """Return the learner of a companion with a part of a file, or None if there is no such companion."""
     if not path.exists():
         return None
     learner, part = _loaded(path)
@@ -141,7 +142,7 @@ def _about(learner: Learner) -> dict[str, Any]:
 
 
 def _part(learner: Learner, part: CountedFile) -> tuple[dict[str, Any], dict[str, AnyArray]]:
-    """Return what describes a part of a file, and the columns of its open episodes."""
+    """Return the description of a part of a file, and the columns of its open episodes."""
     episodes = learner.episodes
     assert episodes is not None
     about = {
@@ -245,7 +246,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
 
 
 def _as_actions(about: dict[str, Any] | None) -> Numbering | None:
-    """Return the numbering of actions; indices, as earlier versions wrote them, are levels too."""
+    """Return the numbering of actions. Indices, which earlier versions wrote, become levels."""
     if about is not None and about["kind"] == "index":
         about |= {"kind": "levels", "known": [[float(index)] for index in range(about["size"])]}
     return _as_numbering(about, (), {})

@@ -1,8 +1,8 @@
-"""Conditions of labels on columns, such as `death: done and reward < 0`: parsed, never executed as code.
+"""Conditions of labels on columns, such as `death: done and reward < 0`. They are parsed, but never executed as code.
 
-A condition compares columns with numbers, text and lists, with `+ - * / abs()` on numbers, and joins comparisons with
+A condition compares columns with numbers, texts and lists, with `+ - * / abs()` on numbers, and joins comparisons with
 `and`, `or`, `not`. A column is written by its name (`x`, `next.reward`, `state[0]`), or as `column('odd name')`. A
-column of Booleans is a condition by itself.
+column of Booleans is itself a condition.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Condition:
     """Condition of one label.
 
     Attributes:
-        name: of the label.
+        name: name of the label.
         text: the condition.
-        columns: names of the columns that it uses.
+        columns: names of the columns that the condition uses.
     """
 
     name: str
@@ -41,11 +41,12 @@ class Condition:
     columns: tuple[str, ...]
 
     def holds(self, columns: Mapping[str, AnyArray], rows: int, *, otherwise: bool = False) -> Bools:
-        """Return where the condition holds, [rows] bool. ModelError if it compares what cannot be compared.
+        """Return where the condition holds, [rows] bool.
 
-        A comparison with a column that is not in `columns` is unknown, and so is one with a missing value: NaN, or an
-        empty text that is not compared with ''. Then the condition surely holds where it does with `otherwise` False,
-        and may hold where it does with True (Kleene's three-valued logic).
+        Raises ModelError if it compares values that cannot be compared. A comparison is unknown if its column is not in
+        `columns` or its value is missing. Missing values are NaN, and empty texts unless they are compared with ''.
+        With `otherwise` False, the result is where the condition surely holds; with True, where it may hold (Kleene's
+        three-valued logic).
         """
         try:
             with np.errstate(all="ignore"):
@@ -54,10 +55,10 @@ class Condition:
             raise ModelError(f"label {self.name!r}: {self.text[:80]!r} cannot be evaluated ({error})") from error
 
     def edges(self) -> dict[str, set[float]]:
-        """Return column -> edges of bins, within each of which a comparison of that column with a number is constant.
+        """Return column -> edges of bins within which every comparison of this column with a number is constant.
 
-        A bin includes its lower edge: `x < 3` has the edge 3, and `x > 3` the next number above 3. There are edges for
-        `x`, `-x` and `abs(x)`; not for what is computed from several columns or by other operations.
+        A bin includes its lower edge: `x < 3` has the edge 3, and `x > 3` has the next number above 3. `x`, `-x` and
+        `abs(x)` have edges. Expressions of several columns or with other operations have none.
 
         >>> parsed("cold: room < 17.5 and flow >= 2").edges()
         {'room': {17.5}, 'flow': {2.0}}
@@ -73,7 +74,7 @@ class Condition:
 
 
 def edges_of_all(conditions: Iterable[Condition]) -> dict[str, set[float]]:
-    """Return the edges of several conditions, by column."""
+    """Return column -> edges of all conditions."""
     found: dict[str, set[float]] = {}
     for condition in conditions:
         for column, edges in condition.edges().items():
@@ -87,7 +88,7 @@ MIRRORED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
 
 
 def _edges(op: ast.cmpop, one: ast.expr, other: ast.expr, name: str) -> Iterator[tuple[str, float]]:
-    """Yield the edges of one comparison, with their column."""
+    """Yield the column and the edge for each edge of one comparison."""
     kind = type(op)
     if kind in (ast.In, ast.NotIn):
         limits = [each for each in _literal_list(other, name) if type(each) in (int, float)]
@@ -96,7 +97,7 @@ def _edges(op: ast.cmpop, one: ast.expr, other: ast.expr, name: str) -> Iterator
     column, signs = _column_alone(one, name)
     for sign in signs:
         for limit in (sign * float(each) for each in limits if np.isfinite(each)):
-            included = (kind in (ast.Lt, ast.GtE)) == (sign > 0)  # the limit itself is in the upper bin
+            included = (kind in (ast.Lt, ast.GtE)) == (sign > 0)  # then the upper bin contains the limit itself
             if included or kind not in MIRRORED:
                 yield column, limit
             if not included or kind not in MIRRORED:
@@ -104,7 +105,7 @@ def _edges(op: ast.cmpop, one: ast.expr, other: ast.expr, name: str) -> Iterator
 
 
 def _constant(tree: ast.expr, name: str) -> list[float]:
-    """Return the number that an operand without columns is, in a list; an empty one for other operands."""
+    """Return the value of an operand without columns, in a list; an empty list for any other operand."""
     found: list[str] = []
     _operand(tree, found, name)
     if found or any(isinstance(each, ast.Constant) and isinstance(each.value, bool | str) for each in ast.walk(tree)):
@@ -114,7 +115,7 @@ def _constant(tree: ast.expr, name: str) -> list[float]:
 
 
 def _column_alone(tree: ast.expr, name: str) -> tuple[str, tuple[int, ...]]:
-    """Return the column of `x`, `-x` or `abs(x)`, and the signs with which its values are compared; else no sign."""
+    """Return the column of `x`, `-x` or `abs(x)`, and the signs of its compared values; otherwise no sign."""
     match tree:
         case ast.UnaryOp(op=ast.USub(), operand=part):
             column, signs = _column_alone(part, name)
@@ -129,7 +130,7 @@ def _column_alone(tree: ast.expr, name: str) -> tuple[str, tuple[int, ...]]:
 
 
 def parsed(text: str) -> Condition:
-    """Return the condition `NAME: CONDITION`; ModelError if it is not one.
+    """Return the condition in a text `NAME: CONDITION`. Raises ModelError for any other text.
 
     >>> parsed("goal: x > 3 and terminated").columns
     ('x', 'terminated')
@@ -149,7 +150,7 @@ def parsed(text: str) -> Condition:
 
 
 def _check(tree: ast.expr, found: list[str], name: str) -> None:
-    """Collect the columns; ModelError for anything but a condition."""
+    """Collect the columns. Raises ModelError unless the tree is a condition."""
     match tree:
         case ast.BoolOp(values=parts):
             for part in parts:
@@ -212,14 +213,14 @@ def _unknown(tree: ast.expr, name: str) -> ModelError:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns to evaluate the condition of a label on, with their number of rows. `name`: of the label."""
+    """Columns on which the condition of a label is evaluated, and their number of rows. `name`: name of the label."""
 
     values: Mapping[str, AnyArray]
     rows: int
     name: str
 
     def lacks(self, *trees: ast.expr) -> bool:
-        """Return whether a column of these operands is missing."""
+        """Return whether any column of these operands is missing."""
         found: list[str] = []
         for tree in trees:
             _operand(tree, found, self.name)
@@ -268,7 +269,7 @@ def _compared(op: ast.cmpop, one: ast.expr, other: ast.expr, columns: _Columns, 
 
 
 def _lost(side: Any, others: Sequence[Any] = ()) -> Bools:  # noqa: ANN401 - array or literal
-    """Return which values are missing; an empty text is not where it is compared with the literal ''."""
+    """Return which values are missing. An empty text is not missing if it is compared with the literal ''."""
     values = np.asarray(side)
     if values.dtype.kind == "U" and not isinstance(side, str) and not any(isinstance(o, str) and not o for o in others):
         return np.asarray(values == "")

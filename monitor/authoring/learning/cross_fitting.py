@@ -1,4 +1,4 @@
-"""Cross-fitting: each kept episode is forecast by counts of the other ones, so that all of them can judge a table."""
+"""Cross-fitting: each kept episode is forecast by the counts of other episodes, so that all can judge a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Tally
 
 FOLDS: Final = 5
-"""Parts of the paths; each is forecast by the others. The first one is what `Holdout` holds out."""
+"""Number of parts of the paths. The other parts forecast each part. `Holdout` holds out the first part."""
 
 
 @dataclass
@@ -27,8 +27,8 @@ class Collected(Holdout):
     """Holdout that also keeps all transitions, up to a limit.
 
     Attributes:
-        unsafe: [L] as of `Outcomes`.
-        outcomes: of all transitions, to judge the model by its forecasts; in the order of `every`.
+        unsafe: [L], as in `Outcomes`.
+        outcomes: outcomes of all transitions, in the order of `every`. They judge the forecasts of the model.
     """
 
     unsafe: Bools = field(kw_only=True)
@@ -37,11 +37,11 @@ class Collected(Holdout):
     _size: int = 0
 
     def __post_init__(self) -> None:
-        """See above."""
+        """Create the outcomes."""
         self.outcomes = Outcomes(self.seed, self.unsafe, fraction=1.0)
 
     def add(self, steps: Steps) -> None:
-        """Take the transitions of a batch."""
+        """Add the transitions of a batch."""
         super().add(steps)
         self.outcomes.add(steps)
         if self._size < HELD:
@@ -49,7 +49,7 @@ class Collected(Holdout):
             self._size += len(steps.state)
 
     def every(self) -> HeldOut:
-        """Return all kept transitions, paths one after another."""
+        """Return all kept transitions, one path after another."""
         joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._every)]) for name in FIELDS]
         order = np.argsort(joined[-1], kind="stable")
         return HeldOut(*(values[order] for values in joined))
@@ -57,16 +57,16 @@ class Collected(Holdout):
 
 @dataclass
 class CrossFitted(CandidateAbstraction):
-    """A table as a `Forecaster` of all kept transitions, each by counts of the other folds.
+    """A table as a `Forecaster` of all kept transitions. The counts of the other folds forecast each transition.
 
-    `folds`: those that are forecast. `holdout` must be `Collected`.
+    `folds`: the folds with forecasts. `holdout` must be a `Collected`.
     """
 
     folds: Sequence[int] = range(FOLDS)
 
     @cached_property
     def _chains(self) -> list[tuple[Ints, Chain, Ints]]:
-        """For each fold its transitions, the chain of the others, and the states after its transitions."""
+        """For each fold: its transitions, the chain of the other folds, and the states after its transitions."""
         assert isinstance(self.holdout, Collected)
         every, where = self.holdout.every(), self.learner.where()
         fold, found = folds_of(every.path, self.holdout.seed), []
@@ -96,12 +96,13 @@ def folds_of(paths: Ints, seed: int) -> Ints:
 
 @dataclass(frozen=True)
 class ForecastJudge:
-    """Forecasts of labels, and what came of the steps after which they were made.
+    """Forecasts of labels, and the outcomes of the steps after which they were made.
 
     Attributes:
-        forecasts: as of a `Forecaster`.
-        outcomes: what came. labels: of it, in their order.
-        fold: of each path, as what a rule knows of it comes from the others.
+        forecasts: function like `Forecaster.forecasts`.
+        outcomes: the outcomes.
+        labels: names of the labels of the outcomes, in their order.
+        fold: paths -> fold of each path. A simple rule for one fold is computed from the other folds.
         assumed: see `Outcomes.events`.
     """
 
@@ -112,7 +113,7 @@ class ForecastJudge:
     assumed: bool = True
 
     def skills(self, label: str, horizons: Sequence[int]) -> list[ForecastSkill]:
-        """Return how good the forecasts of a label are, one for each horizon."""
+        """Return the skill of the forecasts of a label for each horizon."""
         return [self._skill(label, horizon) for horizon in horizons]
 
     def _skill(self, label: str, horizon: int) -> ForecastSkill:

@@ -20,9 +20,9 @@ from monitor.errors import RecordingError
 
 
 class CsvRows:
-    """CSV file with a header, in UTF-8; fields are separated by comma, semicolon, tab or `|`.
+    """CSV file with a header, in UTF-8. Fields are separated by comma, semicolon, tab or `|`.
 
-    Where the separator is no comma, numbers may have a decimal comma.
+    If the separator is not a comma, numbers may have a decimal comma.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +37,7 @@ class CsvRows:
             return names
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
-        """Yield the wanted columns; a column's type is inferred from its first batch."""
+        """Yield the wanted columns. The type of a column is inferred from its first batch."""
         with self._opened() as (names, rows, separator):
             for name in wanted:
                 if name not in names:
@@ -49,7 +49,10 @@ class CsvRows:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[tuple[str, ...], Iterator[list[str] | str], str]]:
-        """Open the file; give its header, its rows, and the separator. A row that cannot be read is the reason."""
+        """Open the file; give its header, its rows, and the separator.
+
+        For an unreadable row, give the reason as a text.
+        """
         try:
             with opened(self.path) as (file, at):
                 lines = Lines(io.TextIOWrapper(file, "utf-8-sig", "replace", newline=""), self.path, "\ufffd")
@@ -87,13 +90,13 @@ class CsvRows:
                     lines.garbled = False
                 else:
                     return
-            except csv.Error:  # a quote that is not closed, or text behind one that is
+            except csv.Error:  # a quote is not closed, or text follows a closed quote
                 yield _alone(lines.row, separator, width)
                 lines.back()
             except EOFError:
                 yield CUT_OFF
                 return
-            # the row had a quote that is not closed: only its first line is lost
+            # the row had a quote that is not closed, so only its first line is lost
             lines.garbled = False
             reader = csv.reader(lines, delimiter=separator, strict=True)
 
@@ -111,7 +114,7 @@ class CsvRows:
 
 
 def _alone(lines: Sequence[str], separator: str, width: int) -> list[str] | str:
-    """Return the row of one line that is not quoted by the rules; `TORN` if there are more lines, or other columns."""
+    """Return the row of one line that is not quoted by the rules; `TORN` for several lines or wrong fields."""
     try:
         row = next(csv.reader(lines[:1], delimiter=separator), [])
     except csv.Error:  # such as a field that is too long
@@ -120,14 +123,14 @@ def _alone(lines: Sequence[str], separator: str, width: int) -> list[str] | str:
 
 
 _CELL: Final = re.compile(r"(?:0|[1-9][0-9]*),(?:0|[1-9][0-9]*)").fullmatch
-"""A pair of whole numbers, as a cell of a grid may be called."""
+"""A pair of whole numbers, such as the name of a cell of a grid."""
 
 
 def typed_with_commas(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
-    """Return values of a CSV file that is not separated by commas: as `typed`, but numbers may have a decimal comma.
+    """Return values of a CSV file that is not separated by commas, like `typed`, with decimal commas in numbers.
 
-    Pairs of whole numbers stay text if two different ones would become the same number, as the names of cells "3,4" and
-    "3,40". No name of a cell, and so a number, is "5", "-1,5" or "2,05".
+    Pairs of whole numbers stay text if two different pairs would become the same number, such as the names of cells
+    "3,4" and "3,40". "5", "-1,5" or "2,05" cannot be names of cells, so they are numbers.
     """
     texts = [str(value) for value in values]
     if known == "U" or not any("," in text and "." not in text for text in texts):

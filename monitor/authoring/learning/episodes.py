@@ -1,4 +1,4 @@
-"""From rows to transitions and visits. Episodes may be interleaved; a batch may end within any of them."""
+"""From rows to transitions and visits. Episodes may be interleaved, and a batch may end inside any of them."""
 
 from __future__ import annotations
 
@@ -28,36 +28,39 @@ from monitor.authoring.learning.recorded_steps import Steps, no_steps, steps_of
 from monitor.errors import RecordingError
 
 LONGEST_TEXT: Final = 1024
-"""Most characters of a text that has a role: the last rows of `MAX_OPEN` episodes are kept, as wide as the widest."""
+"""Largest number of characters of a text with a role.
+
+Memory for the last rows of `MAX_OPEN` episodes grows with it.
+"""
 
 
 class Encoder(Protocol):
-    """Whatever gives the states, or the actions, of rows numbers."""
+    """Maps rows to numbers of states or of actions."""
 
     def encode(self, batch: RowBatch, names: tuple[str, ...]) -> Ints:
-        """Return the number of each row, [n]; -1 where a value is missing. `names`: the columns to read."""
+        """Return the number of each row, [n]; -1 if a value is missing. `names`: the columns to read."""
         ...
 
 
 @dataclass
 class Episodes:
-    """Reader of one file's rows in batches: keeps the last row of each open episode.
+    """Reader of one file's rows in batches. It keeps the last row of each open episode.
 
-    A row that lacks what it needs is left out and named in `left_out`. It is a gap in its episode: no transition leads
-    to it, from it, or across it. If its episode cannot be read either, it is one in every open episode in which no
-    step counter shows that nothing is missing; without a column of episodes no counter shows that.
+    A row that lacks a necessary value is left out and listed in `left_out`. It is a gap in its episode: no transition
+    leads to it, from it, or across it. If its episode cannot be read either, it is a gap in every open episode, except
+    where a step counter shows that nothing is missing. Without a column of episodes, no counter can show this.
 
     Attributes:
-        roles, states, actions, conditions: what rows mean.
-        rows: rows before this file, so that paths of all files have different numbers.
+        roles, states, actions, conditions: the meaning of the rows.
+        rows: number of rows before this file, so that paths of different files have different numbers.
         counts_up: see `counts_steps`; None: not known yet.
-        step: rise of the order from one row to the next, where no row is missing; 0: there is none, or it is not known.
-        left_out: takes the rows that are left out.
+        step: usual rise of the order from one row to the next; 0: there is none, or it is not known.
+        left_out: gets the rows that are left out.
         day_first: see `moments`.
-        unplaced: rows so far that were left out and whose episode could not be read.
+        unplaced: number of rows so far that were left out and whose episode could not be read.
         open: last row of each open episode, by column.
-        newest: order of the row that was read last; NaN: there is none.
-        held: the last row, if it ends an episode and the next one may be its final state, by column.
+        newest: order of the row that was read last; NaN: no row was read.
+        held: the last row, by column, if it ends an episode and the next row may be its final state.
     """
 
     roles: Roles
@@ -76,9 +79,10 @@ class Episodes:
     source: str = "the recording"
 
     def read(self, batch: RowBatch) -> Steps:
-        """Return the transitions and visits of the next rows. RecordingError: rows that make no sense as a whole.
+        """Return the transitions and visits of the next rows.
 
-        A row at the end of the batch that ends an episode waits for the next row, which may be its final state.
+        Raises RecordingError if the rows as a whole make no sense. If the last row of the batch ends an episode, it
+        waits for the next row, which may be its final state.
         """
         self.source = batch.source
         fresh = concatenated(self.held, self._encoded(batch))
@@ -93,15 +97,15 @@ class Episodes:
         return self._read({name: values[:count] for name, values in fresh.items()})
 
     def finish(self) -> Steps:
-        """Return what is left at the end of the file: the last row, if it has waited for a next one."""
+        """Return the rest at the end of the file: the steps of the last row, if it has waited for a next row."""
         held, self.held = self.held, {}
         return self._read(held)
 
     def goes_on(self, batch: RowBatch) -> bool:
-        """Return whether another file, which begins with this batch, continues an episode of this one.
+        """Return whether another file, which begins with this batch, continues an episode of this file.
 
-        It does if its first row has the episode of an open one, and an order that is one step later: 1 for a counter,
-        the usual step for times.
+        It does if its first row is in an open episode, and its order is one step later: 1 for a counter, the usual step
+        for times.
         """
         roles, batch = self.roles, batch.whole()
         if roles.episode is None or roles.order is None or not self.step or not len(batch):
@@ -144,7 +148,7 @@ class Episodes:
         return LinkedRows(columns, carried, self.roles, self.source, (self.counts_up, self.step, self.newest))
 
     def _encoded(self, batch: RowBatch) -> dict[str, AnyArray]:
-        """Return the rows whose episode is known, with what is read of them; `@lost`: it is left out."""
+        """Return the rows with a known episode, with their encoded values. `@lost`: True for rows that are left out."""
         roles, why = self.roles, _Reasons(batch, self.left_out)
         columns = {name: _short(name, values, why) for name, values in batch.columns.items()}
         batch = replace(batch, columns=columns)
@@ -206,7 +210,7 @@ class Episodes:
         return found
 
     def _states(self, batch: RowBatch) -> Ints:
-        """Return states [n, 1], or states and next states [n, 2], numbered in the order of rows."""
+        """Return states [n, 1], or states and next states [n, 2], numbered in the order of the rows."""
         roles = self.roles
         if not roles.next_state:
             return self.states.encode(batch, roles.state)[:, None]
@@ -219,7 +223,10 @@ class Episodes:
 
 
 class _Reasons:
-    """Reasons to leave out rows of a batch; the first one of a row counts. `lost`: [n] rows that have one."""
+    """Reasons for leaving out rows of a batch.
+
+    Only the first reason of a row counts. `lost`: [n] rows with a reason.
+    """
 
     def __init__(self, batch: RowBatch, left_out: LeftOut) -> None:
         self._batch, self._left_out = batch, left_out
@@ -247,7 +254,7 @@ class _Reasons:
 
 
 def _short(name: str, values: AnyArray, why: _Reasons) -> AnyArray:
-    """Return a column without texts of more than `LONGEST_TEXT` characters, whose rows are left out."""
+    """Return a column with its texts cut to `LONGEST_TEXT` characters. Rows with longer texts are left out."""
     if values.dtype.kind != "U" or values.dtype.itemsize <= 4 * LONGEST_TEXT:
         return values
     why.add(f"{name!r} has over {LONGEST_TEXT:,} characters", np.strings.str_len(values) > LONGEST_TEXT)

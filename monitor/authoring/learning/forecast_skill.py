@@ -1,10 +1,10 @@
-"""Forecasts of an event beside what happened on held-out episodes, and beside simple rules that know less.
+"""Skill of forecasts of an event on held-out episodes, compared with simple rules that know less.
 
-Forecasts are better than a rule if their log score (Good 1952) is, beyond chance and by enough to matter. Steps of one
-episode depend on each other, so episodes are what varies. The rules are the base rate, which always says how often the
-event happens; and, where the event is how episodes end, one that knows when episodes end but not how. A model that only
-tells that the end is near forecasts failures better than the base rate, and knows nothing of failures. Rules know
-frequencies as the model does: from other episodes.
+Forecasts are better than a rule if their log score (Good 1952) is better, beyond chance and by enough to matter. Steps
+of one episode depend on each other, so episodes are the independent units. One rule is the base rate, which always
+forecasts the frequency of the event. If the event is a way in which episodes end, a second rule knows when episodes
+end, but not how. A model that only knows that the end is near forecasts failures better than the base rate, but knows
+nothing about failures. Like the model, the rules learn their frequencies from other episodes.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.statistics.clusters import Estimate, frequency, mean
 
 BOTH: Final = 0.1
-"""Least fraction of the ends with the event, and of those without it, for the rule that knows when episodes end."""
+"""The rule that knows when episodes end needs at least this fraction of ends with the event, and of ends without it."""
 
 WORTH: Final = 0.01
-"""Least fraction of a rule's loss that forecasts must take away."""
+"""Smallest fraction of a rule's loss that forecasts must remove to be better."""
 
 LEAST: Final = 1e-6
-"""Least probability that a rule gives to what happens."""
+"""Smallest probability that a rule gives to an outcome."""
 
 EXACT: Final = 1e6
-"""Steps on which a forecast rests that is exact."""
+"""Number of recorded steps that counts as the basis of an exact forecast."""
 
 CLASSES: Final = 10
-"""Classes of the reliability diagram."""
+"""Number of classes of the reliability diagram."""
 
 
 @dataclass(frozen=True)
 class ForecastClass:
-    """Forecasts in one tenth of (0, 1): their number, their mean, and the frequency of the event."""
+    """The forecasts in one tenth of (0, 1): their number, their mean, and the frequency of the event."""
 
     count: int
     said: float
@@ -44,16 +44,19 @@ class ForecastClass:
 
 @dataclass(frozen=True)
 class ForecastSkill:
-    """Forecasts of a label within `horizon` steps, and what happened.
+    """Forecasts of a label within `horizon` steps, and the outcomes.
 
     Attributes:
-        label, horizon: what was forecast.
-        count: forecasts. episodes: that they are of. eventful: episodes with at least one that came true.
-        said: mean forecast. happened: frequency.
+        label, horizon: the event that was forecast.
+        count: number of forecasts.
+        episodes: number of episodes with forecasts.
+        eventful: number of episodes with at least one event.
+        said: mean forecast.
+        happened: frequency of the event.
         base: the base rate.
-        brier, base_brier: mean squared error, and that of always saying the base rate.
-        log_gain: fraction of the loss (negative log score) of always saying the base rate that the forecasts take away.
-        end_gain: the same of a rule that knows when episodes end but not how; None where that says nothing.
+        brier, base_brier: mean squared error of the forecasts, and of always forecasting the base rate.
+        log_gain: fraction of the loss (negative log score) of the base rate that the forecasts remove.
+        end_gain: the same fraction for the rule that knows when episodes end; None if this rule does not apply.
         classes: the reliability diagram.
     """
 
@@ -73,12 +76,12 @@ class ForecastSkill:
 
     @property
     def known(self) -> bool:
-        """True if the event happened sometimes and sometimes not, in two episodes at least."""
+        """True if the event sometimes happened and sometimes not, in at least two episodes."""
         return self.episodes > 1 and 0 < self.happened.value < 1
 
     @property
     def better(self) -> bool:
-        """True if the forecasts are better than both rules beyond chance, and by enough to matter."""
+        """True if the forecasts are better than both rules, beyond chance and by enough to matter."""
         gains = (self.log_gain,) if self.end_gain is None else (self.log_gain, self.end_gain)
         return self.known and all(gain.low > WORTH for gain in gains)
 
@@ -91,9 +94,9 @@ class ForecastSkill:
 
 @dataclass(frozen=True)
 class ForecastSet:
-    """Forecasts [n]: probabilities, and on how many recorded steps or draws each rests.
+    """Forecasts [n]: probabilities, and for each the number of recorded steps or draws that it is based on.
 
-    `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or not all that matters.
+    `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or only in part.
     """
 
     said: Floats
@@ -103,14 +106,15 @@ class ForecastSet:
 
 @dataclass(frozen=True)
 class Events:
-    """What came after steps [n], and what rules that know only frequencies say of it.
+    """The outcomes after steps [n], and the probabilities that simple rules give them.
 
     Attributes:
-        happened: whether the event came true within the horizon.
-        paths: of which episode each step is.
-        base: the base rate, from other episodes than the step's.
-        of_ends: how often an end within the horizon has the event, likewise; NaN where an end says nothing of it.
-        ends_base: how often the episode ends within the horizon, likewise.
+        happened: whether the event happened within the horizon.
+        paths: episode of each step.
+        base: the base rate, computed from other episodes than the step's.
+        of_ends: fraction of ends within the horizon that have the event, computed likewise; NaN if ends say nothing
+            about the event.
+        ends_base: fraction of steps whose episode ends within the horizon, computed likewise.
     """
 
     happened: Bools
@@ -121,7 +125,7 @@ class Events:
 
 
 def skill(what: tuple[str, int], forecasts: ForecastSet, events: Events) -> ForecastSkill:
-    """Return how good forecasts [n] are. `what`: label and horizon. `events`: what came, [n]."""
+    """Return the skill of forecasts [n]. `what`: label and horizon. `events`: the outcomes, [n]."""
     happened, paths = events.happened, events.paths
     if not len(happened):
         nothing = mean(np.zeros(0), paths)
@@ -149,15 +153,16 @@ def skill(what: tuple[str, int], forecasts: ForecastSet, events: Events) -> Fore
 
 
 def _relative(score: Floats, rule: Floats, paths: Ints) -> Estimate:
-    """Return which fraction of a rule's loss the forecasts take away; the rule's loss has no part in the interval."""
+    """Return the fraction of a rule's loss that the forecasts remove. The interval treats the rule's loss as exact."""
     loss = -float(rule.mean())
     return mean((score - rule) / loss if loss else score - rule, paths)
 
 
 def of_ends(happened: Bools, ended: Bools) -> float:
-    """Return how often an end has the event; NaN where an end says nothing of it.
+    """Return the fraction of ends that have the event; NaN if an end says nothing about the event.
 
-    It says nothing if the event happens before an end, or if nearly all ends have it: then an end is the event.
+    An end says nothing if the event also happens without an end, or if nearly all ends have it, so that an end is the
+    event.
     """
     if not ended.any() or (happened & ~ended).any():
         return float("nan")
@@ -166,12 +171,12 @@ def of_ends(happened: Bools, ended: Bools) -> float:
 
 
 def smoothed(said: Floats, support: Floats, frequency: Floats | float) -> Floats:
-    """Return forecasts as if one more step behind each had come out like the frequency, so that none is 0 or 1."""
+    """Return forecasts as if each had one more step, with the frequency as its outcome. So none is 0 or 1."""
     return np.asarray((support * said + frequency) / (support + 1))
 
 
 def log_score(said: Floats, happened: Bools) -> Floats:
-    """Return the logarithm of the probability given to what happened, [n]."""
+    """Return the logarithm of the probability of each outcome, [n]."""
     return np.asarray(np.log(np.maximum(np.where(happened, said, 1 - said), LEAST)))
 
 

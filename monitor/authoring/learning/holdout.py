@@ -1,4 +1,4 @@
-"""Splitting of recordings for the report: most paths train a second set of counts, the others are held out."""
+"""Splitting of recordings for the report: most paths give a second set of counts, and the other paths are held out."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Table, Tally, mixed
 
 HELD: Final = 200_000
-"""Held-out steps that are kept; further ones are left out."""
+"""Largest number of held-out steps that are kept. Further steps are left out."""
 
 MAX_CONTEXTS: Final = 2_000_000
-"""Different pairs of a history and an outcome that are counted; the report says when there are more."""
+"""Largest number of different pairs of a history and an outcome. The report says if there are more."""
 
 HISTORIES: Final = ("the previous action", "the previous state", "the previous state and action")
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out transitions [n], paths one after another, each in order.
+    """Held-out transitions [n], one path after another, each in order.
 
-    `earlier`: [n, 2] state and action one step earlier, -1: not known. `path`: number of the path.
+    `earlier`: [n, 2] state and action one step earlier; -1: not known. `path`: number of the path.
     """
 
     state: Ints
@@ -40,14 +40,15 @@ NOTHING: Final = HeldOut(*(np.zeros((0, 2) if name == "earlier" else 0, np.int64
 
 @dataclass
 class Holdout:
-    """What the report needs of the recordings, in bounded memory.
+    """The data that the report needs from the recordings, in bounded memory.
 
     Attributes:
-        seed: of the split. fraction: of the paths that are held out.
-        begin: fraction of the paths that are left out altogether; with `begin` 0.2, those that are held out with 0.
+        seed: seed of the split.
+        fraction: fraction of the paths that are held out.
+        begin: position of the held-out part: `begin` 0.2 holds out other paths than `begin` 0.
         train: counts of the other paths.
-        histories: for each of `HISTORIES`, counts by (history, state, action) and by those with the successor.
-        full: a table of histories has reached its limit.
+        histories: for each of `HISTORIES`, counts by (history, state, action), and by these with the successor.
+        full: True if a table of histories has reached its limit.
     """
 
     seed: int
@@ -62,7 +63,7 @@ class Holdout:
     _kept: int = 0
 
     def add(self, steps: Steps) -> None:
-        """Take the transitions of a batch; a path is held out, or not, as a whole."""
+        """Add the transitions of a batch. A whole path is held out or not."""
         out = held_out(steps.segment, self.seed, self.fraction, self.begin)
         used = ~held_out(steps.segment, self.seed, self.begin + self.fraction)
         self.train.count(steps.state[used], steps.action[used], steps.code[used], steps.reward[used])
@@ -92,14 +93,14 @@ class Holdout:
 def held_out(paths: Ints, seed: int, fraction: float, begin: float = 0.0) -> Bools:
     """Return which paths are held out, by a hash of their number and the seed.
 
-    `begin`: the parts from there on are disjoint from those of a smaller `begin` + `fraction`.
+    Two parts are disjoint if one has a `begin` of at least `begin` + `fraction` of the other.
     """
     place = mixed(paths, np.full(len(paths), seed)) % 1_000_003
     return np.asarray((place >= begin * 1_000_003) & (place < (begin + fraction) * 1_000_003))
 
 
 def mixed_histories(earlier: Ints, states: Ints, actions: Ints) -> tuple[Ints, ...]:
-    """Return for each of `HISTORIES` a hash of history, state and action, [n]; -1 where the history is not known."""
+    """Return for each of `HISTORIES` a hash of history, state and action, [n]; -1 if the history is not known."""
     known = earlier[:, 0] >= 0
     before, taken = earlier[:, 0], earlier[:, 1]
     nothing = np.full(len(states), -1)

@@ -1,4 +1,4 @@
-"""A model from counts: posterior means, labels by majority, names, and the state `elsewhere`."""
+"""Makes a model from counts: posterior means, labels by majority, names, and the state `elsewhere`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ from monitor.model.counts import Counts, posterior_mean
 from monitor.model.mdp import MDP
 
 NAMED: Final = 20_000
-"""Models of more states have no names of states."""
+"""Largest number of states of a model with names of states."""
 
 ONE_HOT: Final = 1 << 22
 """Largest number of entries of one-hot observations."""
 
 FREE_ROWS: Final = 1 << 20
 ROWS_A_PAIR: Final = 100
-"""A model has at most so many rows (state, action), and so many more for each that was recorded: a large index in a
-small file takes no memory for all below it."""
+"""A model has at most `FREE_ROWS` rows (state, action), and this number more for each recorded row.
+
+So a large index in a small file does not take memory for all indices below it.
+"""
 
 RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
 
 
 @dataclass(frozen=True)
 class LabelSpec:
-    """A label. One that is `unsafe` also holds where that is unknown.
+    """A label. An `unsafe` label also holds where it is unknown.
 
-    Unknown: in `elsewhere`, in states never visited, where an episode ended in a state that was not recorded, and in
-    states that were visited only where a value that its condition uses is missing.
+    A label is unknown in `elsewhere`, in states that were never visited, at ends of episodes whose state was not
+    recorded, and in states whose every visit lacks a value that the condition uses.
     """
 
     name: str
@@ -55,10 +57,10 @@ def built(
     source: str,
     late: bool,
 ) -> MDP:
-    """Return the model of these counts; ModelError if nothing was counted.
+    """Return the model of these counts. Raises ModelError if nothing was counted.
 
-    `numberings`: of states and of actions. `where`: the states of the model. `prior`: pseudo-count of a row, spread
-    evenly over the successors seen. `late`: episodes whose beginning may be missing count as starts too.
+    `numberings`: numberings of states and of actions. `where`: the states of the model. `prior`: pseudo-count of a row,
+    spread evenly over the observed successors. `late`: episodes whose beginning may be missing also count as starts.
     """
     states, actions = numberings
     if not tally.draws:
@@ -116,7 +118,10 @@ def built(
 
 @dataclass(frozen=True)
 class _CountedRows:
-    """Sparse rows with their counts, [N] each. `given`: not estimated. `places`: of the entries in the table."""
+    """Sparse rows with their counts, [N] each.
+
+    `given`: not estimated. `places`: indices in the table.
+    """
 
     indptr: Ints
     successors: Ints
@@ -132,7 +137,7 @@ def _row_numbers(keys: Ints, where: States, actions: int) -> Ints:
 
 
 def _rows(tally: Tally, where: States, actions: int) -> _CountedRows:
-    """Return the counted rows; a row without data leads to `elsewhere`, and ends stay where they are."""
+    """Return the counted rows. A row without data leads to `elsewhere`, and ends are absorbing."""
     keys = tally.transitions.keys
     at = _row_numbers(keys >> CODE_BITS, where, actions)
     draws = tally.rows["draws"][tally.rows.find(keys >> CODE_BITS)]
@@ -155,7 +160,7 @@ def _rows(tally: Tally, where: States, actions: int) -> _CountedRows:
 
 
 def _rewards(tally: Tally, rows: _CountedRows, shape: tuple[int, int]) -> tuple[Floats, Floats | None, Floats | None]:
-    """Return r(s, a) where all successors pay the same, the rest of R(s, a, s'), and the spread of rewards."""
+    """Return r(s, a) if all successors have the same reward, the rest of R(s, a, s'), and the spread of rewards."""
     table = tally.transitions
     zeros = np.zeros(int(rows.given.sum()))
     mean = np.where(table["least"] == table["most"], table["least"], table["sum"] / np.maximum(table["visits"], 1))
@@ -184,14 +189,14 @@ def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec], known: Int
 
 
 def _known(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> Ints:
-    """Return in how many visits of each state it is known whether each label holds, [L, S]."""
+    """Return the number of visits of each state in which each label is known, [L, S]."""
     known = np.zeros((where.count, len(labels)), np.int64)
     np.add.at(known, where.of(tally.visited.keys), tally.visited["known"])
     return known.T
 
 
 def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
-    """Return the distribution of first states, without episodes that were over in them."""
+    """Return the distribution of first states, without episodes that ended in their first state."""
     table = tally.visited
     counts = table["starts"] + (table["late"] if late else 0)
     starts = np.zeros(where.count)
@@ -200,9 +205,10 @@ def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
 
 
 def _ended_as(where: States) -> Ints | None:
-    """Return the state of an episode that has terminated in each state.
+    """Return for each state the state of an episode that has terminated in it.
 
-    Ends that were not recorded belong to no state. If there is one such end, every state without a copy ends there.
+    An end that was not recorded belongs to no state. If there is only one such end, every state without a copy ends in
+    it.
     """
     if not where.ended.any():
         return None
@@ -216,7 +222,7 @@ def _ended_as(where: States) -> Ints | None:
 
 
 def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | None:
-    """Return a policy's input of each state: samples; else one-hot for indices, as environments have it; else None."""
+    """Return a policy's input for each state: samples, or one-hot vectors for indices as in environments, or None."""
     table = tally.visited
     width = table["sample"].shape[1]
     if not width:
@@ -233,7 +239,7 @@ def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | 
 
 
 def _samples(tally: Tally, where: States) -> tuple[AnyArray | None, Ints | None]:
-    """Return a uniform sample of the inputs recorded in each state, by state; none if no state has different ones."""
+    """Return a uniform sample of the inputs recorded in each state, and their states; None if no state has several."""
     table = tally.visited
     width = table["sample"].shape[1]
     live = np.flatnonzero(~is_end(table.keys)) if width else np.zeros(0, np.int64)
@@ -318,7 +324,7 @@ def _bin_name(name: str, lo: float, hi: float) -> str:
 
 
 def _just_above(edge: float) -> float | None:
-    """Return the short number that an edge is the next one above, as that of `x > 3`; None if it is none."""
+    """Return the short number directly below an edge, such as 3 for the edge of `x > 3`; None if there is none."""
     limit = float(np.nextafter(edge, -np.inf))
     short, other = (float(f"{value:.12g}") == value for value in (limit, edge))
     return limit if limit == 0.0 or (short and not other) else None
@@ -335,7 +341,7 @@ def _above(edge: float) -> str:
 
 
 def _different(names: list[str]) -> list[str]:
-    """Return printable names, numbered where two would be equal."""
+    """Return printable names. Equal names get numbers."""
     taken: set[str] = set()
     given: list[str] = []
     for i, name in enumerate(names):
@@ -347,7 +353,7 @@ def _different(names: list[str]) -> list[str]:
 
 
 def _valuations(states: Numbering, where: States) -> list[tuple[Any, ...]]:
-    """Return the tuples of states for the `valuation` encoder; ends and `elsewhere` get ones that no agent sends."""
+    """Return the tuples of states for the `valuation` encoder. Ends and `elsewhere` get tuples that no agent sends."""
     if states.kind != "values":
         return []
     known, rest = list(states.known), [""] * (len(states.columns) - 1)

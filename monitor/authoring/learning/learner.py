@@ -1,4 +1,4 @@
-"""Learning: batches of rows in, a model with its counts out. `Learner` is what a companion file keeps."""
+"""Learning a model from batches of rows. A companion file stores a `Learner`."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ class Learner:
     """A model that is being learned.
 
     Attributes:
-        roles: of the columns.
-        states, actions: their numbering so far; `actions` is None before the first batch.
-        labels, conditions: one each.
+        roles: roles of the columns.
+        states, actions: numberings so far; `actions` is None before the first batch.
+        labels, conditions: the labels, and one condition for each.
         prior: pseudo-count of a row.
         tally: the counts.
-        rows: rows read.
-        files: SHA-256 of the files that were counted.
+        rows: number of rows read.
+        files: SHA-256 of each counted file.
         function: `module.py:function` that computes states, or "".
-        missing: column -> values that stand for missing ones.
-        kept: codes of the states of the model that was written last, in the order of their numbers.
-        episodes: of the file that is being read.
+        missing: column -> values that stand for missing values.
+        kept: codes of the states of the last written model, in the order of their numbers.
+        episodes: reader of the current file.
         left_out: the rows that were left out.
-        step: usual time between two rows of an episode, if times order them; None: a counter does, or none is known.
-        joined: files that the next one continued.
+        step: usual time between two rows of an episode, if times order them; None: a counter orders them, or no usual
+            time is known.
+        joined: number of files that the next file continued.
     """
 
     roles: Roles
@@ -67,7 +68,7 @@ class Learner:
     def new(
         cls, roles: Roles, states: Numbering | None, conditions: Sequence[tuple[Condition, bool]], prior: float
     ) -> Learner:
-        """Return a learner that has seen nothing. `conditions`: of labels, with True for unsafe ones."""
+        """Return a learner that has read nothing. `conditions`: conditions of labels, each with True if unsafe."""
         if not prior > 0 or prior == float("inf"):
             raise ModelError(f"--prior is {prior}; give a pseudo-count above 0")
         labels = tuple(LabelSpec(condition.name, unsafe) for condition, unsafe in conditions)
@@ -75,7 +76,7 @@ class Learner:
         return cls(roles, states, labels, tuple(condition for condition, _ in conditions), prior, tally=tally)
 
     def read(self, batch: RowBatch) -> Steps:
-        """Count the rows of a batch; return what was counted."""
+        """Count the rows of a batch; return the counted steps."""
         usable = batch.whole()
         if not len(usable) and (self.states is None or self.actions is None):
             self.left_out.take(usable)
@@ -97,11 +98,11 @@ class Learner:
         return steps
 
     def goes_on(self, batch: RowBatch | None) -> bool:
-        """Return whether an episode of this file continues in the next one; `batch`: the first rows of that."""
+        """Return whether an episode of this file continues in the next file, whose first rows are `batch`."""
         return batch is not None and self.episodes is not None and self.episodes.goes_on(batch)
 
     def end_file(self) -> Steps | None:
-        """End a file: count what was left of it, and return that; None if nothing was read."""
+        """End a file: count its remaining steps and return them. Return None if nothing was read."""
         if self.episodes is None:
             return None
         steps = self.episodes.finish()
@@ -120,9 +121,10 @@ class Learner:
 
     @property
     def runs_on(self) -> bool:
-        """True if the column of the order runs on over episodes, so that those that begin late miss no beginning.
+        """True if the column of the order runs on over episodes, so that episodes that begin late are complete.
 
-        It does if most of them continue the row before, or if most episodes begin late (but messages begin with 0).
+        It runs on if most late episodes continue the count of the row before, or if most episodes begin late. The
+        second criterion does not apply to messages, because they begin with 0.
         """
         starts, late = self.tally.visited["starts"].sum(), self.tally.visited["late"].sum()
         return bool(2 * self.tally.continued >= late > 0 or (self.roles.timing == "step" and late > starts))
@@ -140,9 +142,9 @@ class Learner:
 def labels_of(
     labels: Sequence[str], unsafe: Sequence[str], roles: Roles, names: Sequence[str]
 ) -> list[tuple[Condition, bool]]:
-    """Return the conditions of `--label` and `--unsafe`, with True for those of `--unsafe`.
+    """Return the conditions of `--label` and `--unsafe`, each with True if it is from `--unsafe`.
 
-    Raises ModelError: a condition that cannot be parsed, a column that does not exist, a name given twice.
+    Raises ModelError if a condition cannot be parsed, a column does not exist, or a name is given twice.
     """
     found = [(parsed(text), False) for text in labels] + [(parsed(text), True) for text in unsafe]
     if len(found) > MAX_LABELS:

@@ -1,4 +1,4 @@
-"""Rows of recordings that are left out: one listing by reason, and a limit beyond which nothing is learned."""
+"""Rows of recordings that are left out: a listing by reason, and a limit beyond which nothing is learned."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.batch import RowBatch
 
 SHOWN: Final = 3
-"""Rows that are named for each reason."""
+"""Number of rows that are named for each reason."""
 
 REASONS: Final = 8
-"""Reasons that are listed."""
+"""Number of reasons that are listed."""
 
 DEFAULT: Final = "0.1%"
 
@@ -32,12 +32,15 @@ ADVICE: Final = {
     "not UTF-8": "convert the file, such as with iconv",
     "has over": "name other columns",
 }
-"""End of a reason -> how to do without leaving such rows out."""
+"""Last part of a reason -> advice on how to keep such rows."""
 
 
 @dataclass(frozen=True)
 class RowLimit:
-    """How many rows may be left out: a fraction of all, or a number. `text`: as it was given."""
+    """Limit of the rows that may be left out: a fraction of all rows, or a number.
+
+    `text`: the limit as it was given.
+    """
 
     text: str
     fraction: float = 0.0
@@ -45,7 +48,7 @@ class RowLimit:
 
     @classmethod
     def parsed(cls, text: str) -> RowLimit:
-        """Return the limit of `1%` or `3`; RecordingError if it is neither.
+        """Return the limit in a text such as `1%` or `3`. Raises RecordingError for another text.
 
         >>> RowLimit.parsed("1%").allows(2, 100), RowLimit.parsed("3").allows(3, 5)
         (False, True)
@@ -62,18 +65,18 @@ class RowLimit:
         )
 
     def allows(self, bad: int, rows: int) -> bool:
-        """Return whether so many of the rows may be left out."""
+        """Return whether `bad` of `rows` rows may be left out."""
         return bad <= max(self.rows, self.fraction * rows)
 
 
 @dataclass
 class LeftOut:
-    """Rows that were left out of all that were read.
+    """Rows that were left out.
 
     Attributes:
-        rows: rows read.
-        counts: reason -> how many rows.
-        first: reason -> the first of them, `SHOWN` at most: file and number of the row from 1.
+        rows: number of all rows read.
+        counts: reason -> number of rows.
+        first: reason -> file and number (from 1) of the first rows, at most `SHOWN`.
     """
 
     rows: int = 0
@@ -88,7 +91,7 @@ class LeftOut:
             named += [(source, number) for number in numbers[: SHOWN - len(named)].tolist()]
 
     def take(self, batch: RowBatch) -> None:
-        """Add the rows of a batch none of which could be read."""
+        """Count the rows of a batch, and add its rows that could not be read."""
         self.rows += batch.rows
         for reason, numbers in batch.torn.items():
             self.add(reason, batch.source, numbers)
@@ -99,7 +102,7 @@ class LeftOut:
         return sum(self.counts.values())
 
     def listing(self) -> str:
-        """Return the listing in a sentence; empty if no row was left out.
+        """Return the listing in a sentence; "" if no row was left out.
 
         >>> found = LeftOut(138_373, {"torn": 2}, {"torn": [("log.csv", 1_592), ("log.csv", 90_011)]})
         >>> found.listing()
@@ -120,7 +123,10 @@ class LeftOut:
         return "; ".join(shown) + (f"; {more:,} more" if more else "")
 
     def refuse(self, limit: RowLimit, source: str, before: LeftOut | None = None) -> None:
-        """Raise RecordingError if more rows were left out than the limit allows; `before`: what was accepted before."""
+        """Raise RecordingError if more rows were left out than the limit allows.
+
+        `before`: rows that were accepted earlier.
+        """
         bad, rows = self.bad, self.rows
         if before is not None:
             bad, rows = bad - before.bad, rows - before.rows
@@ -134,12 +140,12 @@ class LeftOut:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the rows that were left out in the form of JSON."""
         return {"rows": self.rows, "counts": dict(self.counts), "first": {k: list(v) for k, v in self.first.items()}}
 
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> LeftOut:
-        """Return what `document` gave; None: nothing is known of rows that were left out."""
+        """Return the rows from the result of `document`; without rows if `document` is None."""
         if document is None:
             return cls()
         first = {reason: [(str(s), int(n)) for s, n in named] for reason, named in document["first"].items()}

@@ -1,4 +1,4 @@
-"""Which rows follow each other on the path of an episode, and where one is missing, twice or out of order."""
+"""Links rows that follow each other in an episode, and finds missing, repeated and unordered rows."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from monitor.authoring.learning.columns import Roles
 from monitor.errors import RecordingError
 
 FEW_PAIRS: Final = 100
-"""So many differences show a step counter if most of them are 1; fewer, if more of them are 1 than 0."""
+"""From this number of differences, a step counter is recognised if most are 1. With fewer, more must be 1 than 0."""
 
 STEADY: Final = 0.95
-"""Times have a usual step, their median, if so many of the differences are within a tenth of it."""
+"""Times have a usual step, their median, if this fraction of the differences is within a tenth of it."""
 
 FEW_STEPS: Final = 10
-"""So many differences are needed to see that; one of them may be another one in any case."""
+"""Smallest number of differences for a usual step. One of them may always deviate."""
 
 LONGER: Final = 1.5
-"""A difference of more than so many usual steps is a gap."""
+"""A difference of more than this number of usual steps is a gap."""
 
 MAX_OPEN: Final = 4096
-"""Number of interleaved episodes: older ones are taken for finished."""
+"""Largest number of interleaved episodes. If there are more, the oldest count as finished."""
 
 
 TIMES: Final = ("time", "timestamp", "wall")
-"""Columns that hold a time, if a number in them repeats."""
+"""Names of columns that have times rather than counts if a number in them repeats."""
 
 
 def counts_steps(name: str, order: AnyArray, rise: AnyArray) -> bool:
-    """Return whether the column `name` counts steps, so that a missing one is noticed; else it holds times.
+    """Return whether the column `name` counts steps, so that a missing step is noticed. Otherwise it has times.
 
-    `order`: its values. `rise`: its differences from row to row of a path, without those that begin a path.
+    `order`: values of the column. `rise`: differences from row to row of a path, without the first rows of paths.
     """
     ones, level = int((rise == 1).sum()), int((rise == 0).sum())
     usual = 2 * ones > len(rise) or (len(rise) < FEW_PAIRS and (ones > level or (len(rise) < 3 and not level)))
@@ -49,9 +49,9 @@ def usual_step(rise: AnyArray) -> float:
 
 
 def unordered(where: str, name: str, values: tuple[float, float], episode: str | None) -> RecordingError:
-    """Return the error of a row whose order is not above that of the row before: `values` of the row before, and its.
+    """Return the error for a row whose order is not above the order of the row before.
 
-    `episode`: its name, if there is a column of it.
+    `values`: order of the row before, and of the row. `episode`: name of the episode, if a column has it.
     """
     before, after = values
     inside = "" if episode is None else f" in episode {episode!r:.80}"
@@ -71,7 +71,10 @@ def _episode(columns: Mapping[str, AnyArray], roles: Roles) -> Ints:
 
 
 def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, AnyArray]:
-    """Return the rows without lost ones. `@torn`: one is directly before, in the same episode; `@pending`: after."""
+    """Return the rows that are not lost, and mark their neighbours.
+
+    `@torn`: a lost row of the same episode is directly before the row. `@pending`: a lost row is directly after it.
+    """
     lost = columns["@lost"]
     if not lost.any():
         return dict(columns)
@@ -93,16 +96,17 @@ def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, Any
 
 
 class LinkedRows:
-    """Rows of a batch behind those carried over, and how they are linked.
+    """Rows of a batch, after the rows carried over from earlier batches, with the links between them.
 
-    `carried`: how many those are. `known`: from earlier rows, `counts_up`, `step` and the order of the last one, as in
-    `Episodes`.
+    `carried`: number of rows carried over. `known`: values from earlier rows: `counts_up` and `step` as in `Episodes`,
+    and the order of the last row.
 
-    Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
-    those of them whose beginning may be missing. `recorded`: the row holds the state after its step. `final_state`: the
-    row has no step; directly after the last step of an episode it is the final state. `has_final_state`: such a row
-    follows. `taken`: steps of the episode before the row. `unordered`: the row's order does not fit; then nothing else
-    is set. `unknown`: reasons and numbers of rows from which no step is known.
+    Attributes ([n] each): `before`: index of the row before on the same path, or -1. `start`: True for the first row of
+    an episode. `late`: True for a first row if the beginning of its episode may be missing. `recorded`: True if the row
+    has the state after its step. `final_state`: True if the row has no step; directly after the last step of an
+    episode, such a row is the final state. `has_final_state`: True if a final state follows. `taken`: number of steps
+    of the episode before the row. `unordered`: True if the row's order does not fit; if any row is unordered, the other
+    attributes are not set. `unknown`: reasons, and numbers of rows whose step is unknown for this reason.
     """
 
     def __init__(
@@ -165,7 +169,7 @@ class LinkedRows:
         self.counts_up = counts_up
         begins = back | again if counts_up else back
         wrong = pairs & (rise == 0) & ~again if counts_up else np.zeros(self.count, np.bool_)
-        broken = (torn | unsure) & (self.roles.episode is None)  # another episode may have begun there
+        broken = (torn | unsure) & (self.roles.episode is None)  # another episode may begin there
         wrong &= ~broken
         if self.roles.episode is None and back.sum() > 2 and 2 * back.sum() > pairs.sum():
             raise self._unordered(int(np.flatnonzero(back)[0]), order)
@@ -182,7 +186,7 @@ class LinkedRows:
         gap = linked & more & ~cut & bool(self.step)
         self.gaps = int(gap.sum())
         gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))
-        missed = ~linked & (lost | gone)  # the row left out may have been the first of the episode
+        missed = ~linked & (lost | gone)  # a row that was left out may have been the first row of the episode
         self._count_steps(linked, rise, missed | (linked & torn))
         linked &= ~gap & ~cut
         self.before = np.full(self.count, -1)
@@ -194,7 +198,7 @@ class LinkedRows:
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
 
     def _cut_off(self) -> None:
-        """Take ends after as many steps as the time limit for cuts, after which nothing is known."""
+        """Treat ends after as many steps as the time limit as cuts: what follows them is unknown."""
         if not self.roles.time_limit:
             return
         cut = self.terminated & (self.taken + (self.action >= 0) >= self.roles.time_limit)
@@ -202,10 +206,10 @@ class LinkedRows:
         self.columns = {**self.columns, "@terminated": self.terminated, "@truncated": self.truncated}
 
     def _count_steps(self, linked: Bools, rise: AnyArray, lost: Bools) -> None:
-        """Note how many steps of its episode come before each row, with those that are missing.
+        """Set the number of steps of its episode before each row, including missing steps.
 
-        `linked`, `rise`: in the sorted order, whether a row goes on with the episode of the row before, perhaps after a
-        gap, and by how much the order rises. `lost`: a row directly before was left out.
+        `linked`: whether a row continues the episode of the row before, perhaps after a gap. `rise`: rise of the order
+        from the row before. Both are in the sorted order. `lost`: whether a row directly before was left out.
         """
         more = np.maximum(np.round(rise / self.step), 1) if self.step else 1 + lost
         more = np.cumsum(np.where(linked, more, self.columns["@taken"][self.sorted] + lost).astype(np.int64))
@@ -214,7 +218,7 @@ class LinkedRows:
         self.taken[self.sorted] = more - np.concatenate([[0], more])[begin]
 
     def _leave_out(self, order: AnyArray, begins: Bools) -> None:
-        """Note the rows whose order is not above that of an earlier row of the same path."""
+        """Mark the rows whose order is not above the order of an earlier row of the same path."""
         places, top = self.sorted.tolist(), 0.0
         for place, value, begin in zip(places, order.tolist(), begins.tolist(), strict=True):
             if not begin and (value < top or (value == top and self.counts_up)):
@@ -224,17 +228,17 @@ class LinkedRows:
                 top = value
 
     def reasons(self) -> Iterator[tuple[str, Bools]]:
-        """Yield why rows are not in order, and which."""
+        """Yield each reason why rows are unordered, with the rows."""
         yield f"{self.roles.order!r} is there twice", self.unordered & self._again
         yield f"{self.roles.order!r} falls", self.unordered & ~self._again
 
     def _without_action(self) -> Iterator[tuple[str, Ints]]:
-        """Yield the numbers of rows that have no action, and are not the last ones of their path."""
+        """Yield the numbers of rows that have no action and are not the last row of their path."""
         before = self.before[self.before >= 0]
         yield f"{self.roles.action!r} is empty", self.columns["@number"][before[self.action[before] < 0]]
 
     def _without_reward(self) -> Iterator[tuple[str, Ints]]:
-        """Yield the numbers of rows that lack the reward of a step, and take these steps out of the paths."""
+        """Yield the numbers of rows that lack the reward of a step, and remove these steps from the paths."""
         unpaid = ~np.isfinite(self.reward)
         if not unpaid.any():
             return
@@ -254,7 +258,7 @@ class LinkedRows:
         yield f"no reward in {self.roles.reward!r}", self.columns["@number"][named]
 
     def _repeats_start(self, begins: Bools, order: AnyArray) -> Bools:
-        """Return which rows have the order of the first row of their episode, where that is known."""
+        """Return which rows have the same order as the first row of their episode, if that row is known."""
         first = np.maximum.accumulate(np.where(begins, np.arange(self.count), 0))
         known = (self.fresh | self.columns["@start"])[self.sorted][first]
         return np.asarray(known & (order == order[first]))
@@ -264,7 +268,7 @@ class LinkedRows:
         return unordered(where, str(self.roles.order), (order[place - 1], order[place]), None)
 
     def _segments(self) -> Ints:
-        """Return the path of each row: the number of its first row."""
+        """Return the path of each row, identified by the number of its first row."""
         head = (self.before < 0)[self.sorted]
         own = np.where(self.fresh, self.columns["@row"], self.columns["@segment"])[self.sorted]
         segment = np.zeros(self.count, np.int64)
@@ -272,5 +276,5 @@ class LinkedRows:
         return segment
 
     def open_rows(self) -> Ints:
-        """Return the last row of each open episode, the newest `MAX_OPEN`."""
+        """Return the last row of each open episode, for the newest `MAX_OPEN` episodes."""
         return np.flatnonzero(self.final & ~self.last)[-MAX_OPEN:]

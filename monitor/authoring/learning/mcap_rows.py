@@ -1,4 +1,4 @@
-"""Rows of an MCAP file (extra `mcap`) whose messages are JSON or those of ROS 2, as rosbag2 records them. Impure."""
+"""Rows of an MCAP file (extra `mcap`) whose messages are JSON, or ROS 2 messages as recorded by rosbag2. Impure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from monitor.authoring.learning.text_rows import NO_MAP, TORN
 from monitor.errors import RecordingError, brief, to_install
 
 STAMP: Final = {"sec", "nanosec"}
-"""Names in a time or a duration of ROS 2."""
+"""Names of the fields of a time or a duration of ROS 2."""
 
 
 class McapRows(RecordRows):
-    """Messages of one topic, a map each, in the order of log times. `topic`: needed if several topics can be read.
+    """Messages of one topic in the order of log times, each a map. `topic`: necessary if several topics can be read.
 
-    Of a message of ROS 2, stamps become seconds, and bytes such as those of pictures are left out.
+    In messages of ROS 2, stamps become seconds, and bytes such as pictures are left out.
     """
 
     def __init__(self, path: Path, topic: str) -> None:
@@ -36,7 +36,10 @@ class McapRows(RecordRows):
         self._ros = DecoderFactory
 
     def records(self) -> Iterator[Mapping[str, Any] | str]:
-        """Yield the messages, flat; for one that cannot be read, the reason. RecordingError: the file is damaged."""
+        """Yield the flat messages, or the reason for a message that cannot be read.
+
+        Raises RecordingError if the file is damaged.
+        """
         try:
             with self.path.open("rb") as file:
                 reader, ros = self._reader(file, validate_crcs=True), self._ros()
@@ -49,7 +52,7 @@ class McapRows(RecordRows):
                     yield self._record(message.data, ros.decoder_for(channel.message_encoding, schema))
         except (RecordingError, MemoryError):
             raise
-        except Exception as error:  # of the file, of its chunks, of their compression
+        except Exception as error:  # errors of the file, of its chunks, or of their compression
             raise RecordingError(f"{self.path}: cannot be read: {brief(error)}") from error
 
     def _refuse_long(self, data: bytes, what: str) -> None:
@@ -85,7 +88,7 @@ class McapRows(RecordRows):
 
 
 def _is_known(channel: Any, schemas: Mapping[int, Any]) -> bool:  # noqa: ANN401 - mcap is optional
-    """Return whether messages of a channel can be read: JSON, or ROS 2 with the definition of the message."""
+    """Return whether messages of a channel can be read: JSON, or ROS 2 with the message's definition."""
     if channel.message_encoding == "json":
         return True
     schema = schemas.get(channel.schema_id)
@@ -93,7 +96,7 @@ def _is_known(channel: Any, schemas: Mapping[int, Any]) -> bool:  # noqa: ANN401
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a decoded message, or a part of one
-    """Return a message of ROS 2 as maps and lists. Its own names are its slots."""
+    """Return a message of ROS 2 as maps and lists. The slots of a message give its names."""
     names = getattr(type(value), "__slots__", None)
     if names is not None and hasattr(value, "_type"):
         if set(names) == STAMP:

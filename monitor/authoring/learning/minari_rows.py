@@ -28,11 +28,11 @@ def is_minari(path: Path) -> bool:
 
 
 class MinariRows:
-    """Minari dataset, a folder such as `~/.minari/datasets/D4RL/pointmaze/umaze-v2`; a batch ends with an episode.
+    """Minari dataset, a folder such as `~/.minari/datasets/D4RL/pointmaze/umaze-v2`. A batch ends with an episode.
 
-    Columns: `episode`, `step`, `observation`, `next_observation`, `action`, `reward`, `terminated`, `truncated`; arrays
-    become `observation[0]`, ..., maps `observation.key`. Arrays of more dimensions, such as pictures, are left out.
-    HDF5 files that refer to other places are refused: what they name may lie outside the dataset.
+    Columns: `episode`, `step`, `observation`, `next_observation`, `action`, `reward`, `terminated`, `truncated`. Arrays
+    become `observation[0]`, ..., and maps become `observation.key`. Arrays of more dimensions, such as pictures, are
+    left out. HDF5 files that refer to other files are refused, because those files may lie outside the dataset.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class MinariRows:
             self._bytes_a_step = self._size / max(int(self._dataset.total_steps), 1)
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the columns; RecordingError if there is no step."""
+        """Return the names of the columns. Raises RecordingError if there is no step."""
         with bounded(self.path):
             for episode in self._episodes():
                 if len(episode):
@@ -89,7 +89,7 @@ class MinariRows:
         return found | {name: plain(np.asarray(values)) for name, values in ends.items()}
 
     def _require_spaces(self) -> None:
-        """Refuse a dataset that would have to run its environment to be read."""
+        """Refuse a dataset that can be read only by running its environment."""
         with (self.path / METADATA).open("rb") as file:
             content = file.read(METADATA_BYTES + 1)
         if len(content) > METADATA_BYTES:
@@ -99,7 +99,7 @@ class MinariRows:
             raise RecordingError(f"{self.path}: its spaces are not stored; write it with minari 0.5 or later")
 
     def _refuse_links(self) -> None:
-        """Refuse HDF5 files that take data from elsewhere, before anything follows them."""
+        """Refuse HDF5 files that take data from other files, before anything opens these."""
         for file in sorted((self.path / METADATA.parent).glob("*.hdf5")):
             import h5py  # noqa: PLC0415 - the part of the extra for HDF5
 
@@ -133,7 +133,7 @@ class MinariRows:
             raise RecordingError(f"{self.path}: cannot be read: its metadata are nested too deeply") from error
 
     def _parts(self, name: str, values: Any, part: slice) -> dict[str, AnyArray]:  # noqa: ANN401 - array, map, tuple
-        """Return the columns of observations or actions; none for arrays of more than one dimension."""
+        """Return the columns of observations or actions; no columns for arrays of more than one dimension."""
         if isinstance(values, Mapping):
             every = [self._parts(f"{name}.{key}", value, part) for key, value in values.items()]
         elif isinstance(values, tuple):

@@ -1,8 +1,9 @@
-"""Numbers of the report on a learned model: is the state abstraction good enough, and where is data missing.
+"""Numbers of the report on a learned model: is the state abstraction good enough, and where are too few data?
 
-All of them are of held-out paths, predicted by counts of the other ones. Predictions mix the counts of a row with what
-is likely in any row, so that a successor that was never seen has a positive probability:
-p(c | s, a) = (visits + K m(c)) / (n + K), with m the distribution of all successors and K = `CONCENTRATION`.
+All numbers are computed on held-out paths, which the counts of the other paths predict. Predictions mix the counts of a
+row with the distribution of all successors, so that a successor that was never seen has a positive probability:
+
+p(c | s, a) = (visits + K m(c)) / (n + K), where m is the distribution of all successors and K = `CONCENTRATION`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CONCENTRATION: Final = 1.0
 HISTORY_CONCENTRATION: Final = 10.0
 HORIZONS: Final = (1, 5, 20)
 EDGES: Final = (1, 2, 10, 100, 1000, 10_000)
-"""Bounds of the classes of the histogram of visits."""
+"""Upper bounds of the classes of the histogram of visits."""
 
 ENOUGH: Final = 10
 """A row with fewer visits is thin."""
@@ -36,15 +37,15 @@ WORTH: Final = 0.01
 POWER: Final = 0.9
 
 Z: Final = 3.0
-"""Standard errors from which a difference is taken for real: error rate 0.0027 each."""
+"""A difference counts as real from this number of standard errors: error rate 0.0027 for each difference."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Mean log likelihood of held-out steps in nats a step, compared with that of state and action.
+    """Mean log likelihood of held-out steps in nats a step, compared with a prediction from state and action.
 
-    `name`: what the prediction knows. `difference` and `error`: mean and standard error of the difference, by paths.
-    `detects`: of a history, the information in nats a step that would have been `real` with probability `POWER`.
+    `name`: the data that the prediction uses. `difference`, `error`: mean of the difference and its standard error by
+    paths. `detects`: for a history, the information in nats a step that would be found `real` with probability `POWER`.
     """
 
     name: str
@@ -61,10 +62,10 @@ class Gain:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the state space, and of the held-out steps, has data.
+    """Fractions of the state space and of the held-out steps that have data.
 
-    `classes`: number of pairs by visits, bounded by `EDGES`. `thin`, `unseen`: fraction of held-out steps in rows with
-    fewer than `ENOUGH` visits, and with a successor that was never seen in their row.
+    `classes`: number of pairs by visits, with the bounds `EDGES`. `thin`: fraction of held-out steps in rows with fewer
+    than `ENOUGH` visits. `unseen`: fraction of held-out steps to a successor that was never seen in their row.
     """
 
     pairs: int
@@ -76,10 +77,11 @@ class Coverage:
 
 @dataclass(frozen=True)
 class LabelCalibration:
-    """Forecasts of a label within `horizon` steps, under the recorded behaviour, and what happened.
+    """Forecasts of a label within `horizon` steps under the recorded behaviour, and the outcomes.
 
-    `bins`: (number, mean forecast, frequency) of forecasts in tenths. `gap`: mean forecast minus frequency.
-    `error`: its standard error if the forecasts are right. `cut`: number left out because the recording ends before.
+    `bins`: (number, mean forecast, frequency) of the forecasts in each tenth. `gap`: mean forecast minus frequency.
+    `error`: standard error of the gap if the forecasts are right. `cut`: number of forecasts left out because the
+    recording ends too early.
     """
 
     label: str
@@ -97,15 +99,12 @@ class LabelCalibration:
 
     @property
     def wrong(self) -> bool:
-        """True if the forecasts have a fault."""
+        """True if the forecasts are wrong."""
         return bool(self.fault)
 
     @property
     def fault(self) -> str:
-        """How forecasts and outcomes differ beyond chance and by more than 0.02, in all or in one tenth; or nothing.
-
-        Nothing if `unjudged`: the forecasts that are left are not like the others.
-        """
+        """How forecasts and outcomes differ, beyond chance and by over 0.02, in all or in one tenth; else ""."""
         if self.unjudged:
             return ""
         if abs(self.gap) > Z * self.error and abs(self.gap) > 0.02:
@@ -123,7 +122,7 @@ class LabelCalibration:
 
 @dataclass(frozen=True)
 class Scarce:
-    """A row that matters much and was seen seldom: `score` estimates what its uncertainty adds to the answer's."""
+    """A row with large influence and few visits. `score`: estimate of its contribution to the answer's uncertainty."""
 
     state: str
     action: str
@@ -135,9 +134,9 @@ class Scarce:
 class ModelReport:
     """All numbers of the report.
 
-    `problems`: why the abstraction is not good enough; empty if it is. `earlier`: transitions of the model that were
-    counted before this run, which the report does not cover. `distances`, `farthest`: those of the numbering
-    of states, if it is by nearest centres.
+    `problems`: reasons why the abstraction is not good enough; empty if it is. `earlier`: number of transitions counted
+    before this run, which the report does not cover. `distances`, `farthest`: as in the numbering of states, if it uses
+    nearest centres.
     """
 
     transitions: int
@@ -159,11 +158,11 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
     """Return the report on a model.
 
     Args:
-        model: learned from all recordings, for its labels and names.
-        states: its states.
-        holdout: counts of the training paths, and the held-out ones.
-        labels: of which forecasts are checked.
-        unsafe: those of them that matter most.
+        model: model learned from all recordings, for its labels and names.
+        states: states of the model.
+        holdout: counts of the training paths, and the held-out paths.
+        labels: labels whose forecasts are checked.
+        unsafe: the most important of these labels.
     """
     held, train = holdout.held(), holdout.train
     likely = _Likely(train)
@@ -188,7 +187,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
 
 
 class _Likely:
-    """Log likelihood of outcomes under the counts of the training paths."""
+    """Probabilities of outcomes under the counts of the training paths."""
 
     def __init__(self, train: Tally) -> None:
         self._train = train
@@ -202,7 +201,7 @@ class _Likely:
         _add(self._from_state, (by_state << CODE_BITS) + codes, train.transitions["visits"])
 
     def anywhere(self, held: HeldOut) -> Floats:
-        """Return the probability of each outcome whatever the state, [n]; one part for all that was never seen."""
+        """Return the probability of each outcome in any state, [n]. All unseen outcomes share one part."""
         at = np.minimum(np.searchsorted(self._codes, held.code), max(len(self._codes) - 1, 0))
         known = self._codes[at] == held.code if len(self._codes) else np.zeros(len(held.code), np.bool_)
         seen = np.where(known, self._counts[at], 0.0) if len(self._codes) else np.zeros(len(held.code))
@@ -243,7 +242,7 @@ def _simpler(likely: _Likely, held: HeldOut) -> dict[str, Floats]:
 
 
 def _histories(holdout: Holdout, held: HeldOut, own: Floats) -> tuple[Gain, ...]:
-    """Return the gains of predictions that know a history too, where it is known."""
+    """Return the gains of predictions that also use a history, on steps with a known history."""
     found = []
     contexts = mixed_histories(held.earlier, held.state, held.action)
     kinds = _kinds(holdout.train, held)
@@ -257,7 +256,7 @@ def _histories(holdout: Holdout, held: HeldOut, own: Floats) -> tuple[Gain, ...]
 
 
 def _kinds(train: Tally, held: HeldOut) -> Floats:
-    """Return how many different successors the row of each held-out step has, [n]."""
+    """Return the number of different successors in the row of each held-out step, [n]."""
     rows, counts = np.unique(train.transitions.keys >> CODE_BITS, return_counts=True)
     row = (held.state << ACTION_BITS) + held.action
     at = np.minimum(np.searchsorted(rows, row), max(len(rows) - 1, 0))
@@ -265,17 +264,17 @@ def _kinds(train: Tally, held: HeldOut) -> Floats:
 
 
 def detectable(error: float, draws: Floats, kinds: Floats) -> float:
-    """Return how much information a history must hold for its gain to be real with probability `POWER`, nats a step.
+    """Return the information, in nats a step, with which a history's gain is real with probability `POWER`.
 
-    Of I nats, counts of `draws` steps like a held-out one give I (1 - (C / (draws + C))^2), where C is
-    `HISTORY_CONCENTRATION`, as far as a small effect is quadratic; learning them costs
-    draws (kinds - 1) / 2 (draws + C)^2, the variance of the estimated distribution in relative entropy. The variance of
-    a log likelihood ratio is twice its mean (Kullback 1959, chapter 5). Bisection.
+    Of I nats, the counts of `draws` steps like a held-out step give I (1 - (C / (draws + C))^2), where C is
+    `HISTORY_CONCENTRATION`, as long as a small effect is quadratic. Learning the counts costs draws (kinds - 1) / 2
+    (draws + C)^2, the variance of the estimated distribution in relative entropy. The variance of a log likelihood
+    ratio is twice its mean (Kullback 1959, chapter 5). The result is found by bisection.
 
     Args:
         error: standard error of the gain without an effect.
-        draws: training steps with the same history, state and action, for each held-out step [n].
-        kinds: different successors there, [n].
+        draws: number of training steps with the same history, state and action, for each held-out step [n].
+        kinds: number of different successors there, [n].
     """
     if not len(draws):
         return np.inf
@@ -297,7 +296,7 @@ def detectable(error: float, draws: Floats, kinds: Floats) -> float:
 
 
 def _gain(name: str, values: Floats, own: Floats, paths: Ints) -> Gain:
-    """Compare log likelihoods; steps of one path depend on each other, so the error is that of sums over paths."""
+    """Compare log likelihoods. Steps of one path are dependent, so the error is computed from sums over paths."""
     if not len(values):
         return Gain(name, 0.0)
     differences = np.log(values) - np.log(own)
@@ -323,7 +322,7 @@ def _coverage(train: Tally, held: HeldOut, pairs: int) -> Coverage:
 
 
 class Chain:
-    """Markov chain of the training paths under their own behaviour, over the states of the model."""
+    """Markov chain of the training paths under the recorded behaviour, over the states of the model."""
 
     def __init__(self, train: Tally, states: States) -> None:
         keys, visits = train.transitions.keys, train.transitions["visits"].astype(np.float64)
@@ -346,7 +345,7 @@ class Chain:
 
 
 def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: HeldOut) -> LabelCalibration:
-    """Compare forecasts with outcomes, one at a time: the next forecast begins where the one before has ended."""
+    """Compare forecasts with outcomes. Each forecast begins where the forecast before ended, so they do not overlap."""
     forecasts = chain.forecasts(label, horizon)
     predicted: list[float] = []
     happened: list[bool] = []
@@ -383,7 +382,10 @@ def _far(count: int, predicted: float, frequency: float) -> bool:
 
 
 def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
-    """Return the states of each held-out path, and whether it ends in an end: cut where steps do not follow."""
+    """Return the states of each held-out path, and whether it ends in an end.
+
+    Paths are cut where steps do not follow.
+    """
     if not len(held.state):
         return []
     before, after = states.of_base(held.state), states.of(held.code)
@@ -398,7 +400,7 @@ def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
 
 
 def _scarce(chain: Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
-    """Return the ten rows with the largest occupancy times spread of what follows, over the root of their visits."""
+    """Return the ten rows with the largest occupancy times spread of later values, over the root of their visits."""
     values = chain.forecasts(label, HORIZONS[-1])[chain.target]
     keys, places = np.unique(chain.row, return_inverse=True)
     visits = chain.train.transitions["visits"].astype(np.float64)
@@ -423,7 +425,7 @@ def _named(names: Sequence[str], number: int) -> str:
 
 
 def problems_of(report: ModelReport) -> tuple[str, ...]:
-    """Return the problems that the numbers of a report show, the most important first."""
+    """Return the problems that the numbers of a report show, most important first."""
     found: list[str] = []
     cover = report.coverage
     if not report.held:

@@ -1,4 +1,4 @@
-"""What came of held-out steps: when the conditions of labels held, read from the rows, whatever the states."""
+"""Outcomes of held-out steps: when the conditions of labels held, read from the rows, independent of the states."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from monitor.authoring.learning.state_codes import is_end, unknown_at
 
 @dataclass
 class Outcomes:
-    """Labels after each held-out transition, whatever the states. `seed`, `fraction`, `begin`: those of `Holdout`.
+    """Labels after each held-out transition, independent of the states. `seed`, `fraction`, `begin`: as in `Holdout`.
 
-    `unsafe` [L]: labels that count as holding where that is unknown, as in the models.
+    `unsafe` [L]: labels that count as holding where they are unknown, as in the models.
     """
 
     seed: int
@@ -28,20 +28,21 @@ class Outcomes:
 
     @classmethod
     def of_label(cls, holds: Bools, ended: Bools, path: Ints) -> Outcomes:
-        """Return what came of all transitions [n], for one label that is known after each of them."""
+        """Return the outcomes of all transitions [n], for one label that is known after each of them."""
         found, never = cls(0, np.ones(1, np.bool_), fraction=1.0), np.zeros((len(holds), 1), np.bool_)
         found._take((holds[:, np.newaxis], never, never), ended, path)
         return found
 
     def add(self, steps: Steps) -> None:
-        """Take the transitions of a batch."""
+        """Add the transitions of a batch."""
         lost = unknown_at(steps.code, len(self.unsafe))
         self._take((steps.arrived, steps.unmeasured, lost), is_end(steps.code), steps.segment)
 
     def _take(self, labels: tuple[Bools, Bools, Bools], ended: Bools, path: Ints) -> None:
-        """Take transitions [n]: their labels, [n, L] each, which of them end an episode, and their paths.
+        """Add transitions [n]: their labels, whether each ends an episode, and their paths.
 
-        `labels`: which hold afterwards, where a value for them is missing, and where the last state is.
+        `labels`: three arrays [n, L]: the labels that hold afterwards, where a value for them is missing, and where the
+        last state is missing.
         """
         out = held_out(path, self.seed, self.fraction, self.begin)
         if self._kept < HELD:
@@ -52,10 +53,10 @@ class Outcomes:
     def events(self, horizon: int, *, assumed: bool = True) -> tuple[Bools, Bools]:
         """Return which forecasts after each transition count, [n, L], and which of them came true, [n, L].
 
-        A forecast counts if the label does not hold yet and the recording goes on for `horizon` steps, or ends with the
-        episode. None counts where a value that the label needs is missing, now or before it holds. Paths one after
-        another, as `Holdout.held` has them. At an end whose state was not recorded an unsafe label holds, as in tables;
-        without `assumed` it is missing there.
+        A forecast counts if the label does not hold yet, and the recording continues for `horizon` steps or until the
+        end of the episode. It does not count if a value that the label needs is missing, now or before the label holds.
+        Paths come one after another, as in `Holdout.held`. At an end whose state was not recorded, an unsafe label
+        holds, as in tables; with `assumed` False it is missing there.
         """
         arrived, unmeasured, lost, ended, path = self._joined()
         arrived, unmeasured = (arrived | (lost & self.unsafe), unmeasured) if assumed else (arrived, unmeasured | lost)
@@ -86,7 +87,7 @@ class Outcomes:
 
 
 def _following(marks: Bools) -> Ints:
-    """Return for each row the next one after it that is marked, [n, L]; n if there is none."""
+    """Return for each row the next later row that is marked, [n, L]; n if there is none."""
     count = len(marks)
     later = np.vstack([np.where(marks, np.arange(count)[:, None], count)[1:], np.full((1, marks.shape[1]), count)])
     following: Ints = np.minimum.accumulate(later[::-1])[::-1]

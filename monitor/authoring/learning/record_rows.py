@@ -1,4 +1,4 @@
-"""Rows that come as records, one map each: lines of JSON, and messages. Impure."""
+"""Rows that are read as records, each a map: lines of JSON, or messages. Impure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from monitor.memory import bounded
 
 
 class RecordRows:
-    """Rows that come as records, one map each; lists become columns `name[0]`, maps `name.key`.
+    """Rows that are read as records, each a map. Lists become columns `name[0]`, and maps become `name.key`.
 
-    `taken`: bytes of the records so far.
+    `taken`: number of bytes of the records so far.
     """
 
     path: Path
@@ -31,11 +31,11 @@ class RecordRows:
     left_out: Mapping[str, str] = MappingProxyType({})
 
     def records(self) -> Iterator[Mapping[str, Any] | str]:
-        """Yield the records, flat; for one that cannot be read, the reason."""
+        """Yield the flat records, or the reason for a record that cannot be read."""
         raise NotImplementedError
 
     def names(self) -> tuple[str, ...]:
-        """Return the names in the first batch of records, in order of first sight."""
+        """Return the names in the first batch of records, in order of first occurrence."""
         found: dict[str, None] = {}
         left_out: dict[str, str] = {}
         with bounded(self.path):
@@ -55,7 +55,7 @@ class RecordRows:
         return tuple(name for name in found if name.partition("[")[0] not in left_out)
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
-        """Yield the wanted columns; a column's type is inferred from its first batch."""
+        """Yield the wanted columns. The type of a column is inferred from its first batch."""
         rows = (
             record if isinstance(record, str) else [record.get(name) for name in wanted] for record in self.records()
         )
@@ -63,18 +63,18 @@ class RecordRows:
 
 
 class JsonRows(RecordRows):
-    """File of JSON lines, one map a line."""
+    """File of JSON lines. Each line is a map."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def records(self) -> Iterator[Mapping[str, Any] | str]:
-        """Yield the maps, flat; for a line that is not one, the reason."""
+        """Yield the flat maps, or the reason for a line that is not a map."""
         decode = msgspec.json.Decoder(dict[str, Any]).decode
         self.taken = 0
         try:
             with opened(self.path) as (file, at):
-                lines = Lines(file, self.path, b"\n\n")  # which no line has: bytes are decoded later
+                lines = Lines(file, self.path, b"\n\n")  # no line has these bytes; bytes are decoded later
                 try:
                     for line in lines:
                         lines.row.clear()
@@ -94,7 +94,7 @@ class JsonRows(RecordRows):
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return a record without lists and maps; a `msgspec.DecodeError` if two values get the same name.
+    """Return a record without lists and maps. Raises `msgspec.DecodeError` if two values get the same name.
 
     >>> flat({"state": [1, 2], "next": {"done": False}})
     {'state[0]': 1, 'state[1]': 2, 'next.done': False}

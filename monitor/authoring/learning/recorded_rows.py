@@ -15,13 +15,13 @@ from monitor.stream.decode import agent_of, decode
 from monitor.types import Observation
 
 OPEN: Final = 1 << 16
-"""Number of episodes whose last step is remembered, to drop what was delivered twice."""
+"""Number of episodes whose last step is remembered, so that steps delivered twice are dropped."""
 
 
 class RecordedRows(RecordRows):
     """Steps that a sidecar received, with columns `episode` (agent and episode), `seq`, `state`, `action` and so on.
 
-    Messages that are no steps, and steps that arrived twice or late, are left out and counted in `dropped`.
+    Messages that are not steps, and steps that arrived twice or late, are left out and counted in `dropped`.
     """
 
     def __init__(self, path: Path, pattern: str) -> None:
@@ -31,7 +31,7 @@ class RecordedRows(RecordRows):
         self._pattern = pattern
 
     def records(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the steps. RecordingError if the recording is damaged."""
+        """Yield the steps. Raises RecordingError if the recording is damaged."""
         newest: dict[str, int] = {}
         self.dropped = 0
         with open_recording(self.path) as recording:
@@ -52,7 +52,7 @@ class RecordedRows(RecordRows):
                 yield _record(step, episode)
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the columns. RecordingError if there is no step."""
+        """Return the names of the columns. Raises RecordingError if there is no step."""
         try:
             return super().names()
         except EmptyFileError:

@@ -1,4 +1,4 @@
-"""Transitions and visits of linked rows, whatever their timing."""
+"""Transitions and visits of linked rows, for both kinds of timing."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ class Steps:
     """Transitions [n], in the order of their rows, and visits [m] of one batch.
 
     Attributes:
-        state, action, code, reward: a transition; `code` is that of the successor.
-        segment: number of the path of a transition; a path is an episode, or a part of one between gaps.
+        state, action, code, reward: parts of a transition; `code` is the code of the successor.
+        segment: number of the path of a transition; a path is an episode, or a part of an episode between gaps.
         earlier: [n, 2] state and action one step earlier on the same path; -1: not known.
-        arrived: [n, L] the labels' conditions after the transition, whatever its state.
-        unmeasured: [n, L] where those are unknown for lack of a value, in a state that was recorded.
-        visited: codes of visited states. holds: [m, L] the labels. known: [m, L] where they are known.
+        arrived: [n, L] whether the labels' conditions hold after the transition, independent of its state.
+        unmeasured: [n, L] whether these are unknown because a value is missing in a state that was recorded.
+        visited: codes of visited states.
+        holds: [m, L] whether the labels hold there.
+        known: [m, L] whether this is known.
         features: [m, D] a policy's input there.
         starts: codes of first states of episodes.
-        late: likewise, of those that begin later than at step 1, so that their beginning may be missing.
-        continued: how many of them go on in the count of the row before, which is of another episode.
-        alone: number of episodes that begin here, less those from whose first row there is a transition.
-        gaps: how often a step was missing.
-        mismatches: how often the recorded next state is not that of the next row.
+        late: codes of first states of episodes that begin later than at step 1, so that their beginning may be missing.
+        continued: number of late episodes that continue the count of the row before, which is of another episode.
+        alone: number of episodes that begin here, minus those with a transition from their first row.
+        gaps: number of places where steps are missing.
+        mismatches: number of recorded next states that differ from the state of the next row.
     """
 
     state: Ints
@@ -59,7 +61,7 @@ class Steps:
 
 
 def no_steps(roles: Roles, conditions: Sequence[Condition]) -> Steps:
-    """Return no steps."""
+    """Return an empty batch of steps."""
     none = np.zeros(0, np.int64)
     marks, features = np.zeros((0, len(conditions)), np.bool_), np.zeros((0, len(roles.observation)))
     return Steps(
@@ -70,14 +72,14 @@ def no_steps(roles: Roles, conditions: Sequence[Condition]) -> Steps:
 
 
 def steps_of(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
-    """Return the transitions and visits of rows, with what is known of the labels' conditions there."""
+    """Return the transitions and visits of rows, with the known values of the labels' conditions."""
     if rows.roles.timing == "state":
         return _of_arrivals(rows, conditions)
     return _of_steps(rows, conditions)
 
 
 def _of_arrivals(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
-    """Rows whose reward and end markers belong to the arrival in their state."""
+    """Return the steps of rows whose reward and end markers belong to the arrival in their state."""
     codes = code_of(rows.state, rows.terminated)
     fresh = np.flatnonzero(rows.fresh)
     holds, unknown = _holds(rows, conditions, fresh, {})
@@ -90,10 +92,10 @@ def _of_arrivals(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
 
 
 def _of_steps(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
-    """Rows whose reward and end markers belong to the step from their state.
+    """Return the steps of rows whose reward and end markers belong to the step from their state.
 
-    A final row, without an action, is the end of the step before it. An end without its state is known by what was
-    recorded of the step alone.
+    A final row without an action is the end of the step before it. If the state at an end is missing, only the recorded
+    values of the step are known there.
     """
     fresh = np.flatnonzero(rows.fresh)
     before = rows.before[fresh]
@@ -121,7 +123,7 @@ def _of_steps(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
         np.concatenate([holds[at], at_own, at_unseen]),
         np.concatenate([unknown[at], open_own, np.zeros_like(open_there)]),
     )
-    last = rows.last[own] & ~rows.has_final_state[own]  # the successor of any other step is visited in its own row
+    last = rows.last[own] & ~rows.has_final_state[own]  # other successors are visited in their own rows
     visits = (
         np.concatenate([codes, own_codes[last], unseen_codes]),
         np.concatenate([holds, at_own[last], at_unseen]),
@@ -139,8 +141,8 @@ def _made(
 ) -> Steps:
     """Return the steps.
 
-    `draws`: row of the action, code of the successor, reward, time. `arrived`: labels after each, and where a value for
-    them is missing. `visits`: codes, labels, where those are known, rows.
+    `draws`: row of the action, code of the successor, reward, time. `arrived`: labels after each transition, and
+    whether a value for them is missing. `visits`: codes, labels, whether the labels are known, rows.
     """
     taken, codes, rewards, times = draws
     order = np.argsort(times, kind="stable")
@@ -192,11 +194,11 @@ def _next_columns(rows: LinkedRows, at: Ints) -> dict[str, AnyArray]:
 def _holds(
     rows: LinkedRows, conditions: Sequence[Condition], at: Ints, instead: Mapping[str, AnyArray] | None
 ) -> tuple[Bools, Bools]:
-    """Return where the labels surely hold in the rows `at`, [n, L], and where it is unknown whether they do.
+    """Return where the labels surely hold in the rows `at`, [n, L], and where it is unknown whether they hold.
 
-    `instead`: columns in place of the recorded ones; None: at the ends of the steps that begin there, whose states are
-    unknown. Of these are known the reward and the markers and, to a condition that uses one of them, columns of the row
-    that are not of the state.
+    `instead`: columns in place of the recorded ones. If it is None, the rows stand for the ends of their steps, whose
+    states are unknown. Then only the reward and the markers are known and, for a condition that uses one of these, the
+    columns of the row that are not of the state.
     """
     if not conditions:
         return np.zeros((len(at), 0), np.bool_), np.zeros((len(at), 0), np.bool_)

@@ -1,11 +1,11 @@
 """Tables of steps (CSV, JSON lines, Parquet, Arrow, Minari, MCAP) as events of a recording.
 
-Each row becomes a message of its agent, as a live agent would send it, followed by an evaluation. If a row's reward or
-end marker belongs to the step that begins in the row's state, it is sent with the message of the next state. If that
-state is not in the table, the episode ends as truncated: whether it terminated cannot be said without it.
+Each row becomes a message in the form that a live agent would send, followed by an evaluation. If a row's reward or end
+marker belongs to the step that begins in the row's state, it is sent with the message of the next state. If that state
+is not in the table, the episode ends as truncated, because its last state is necessary to say that it terminated.
 
-An episode's first message has seq 0. It has its own number if the table counts steps in each episode, and this one
-begins later than at step 1: then its beginning is missing.
+An episode's first message has seq 0, with one exception: if the table counts steps in each episode and this episode
+begins later than at step 1, its beginning is missing, and the message has its own number.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _PlainRows:
-    """Rows of one batch as values of Python.
+    """Rows of one batch as Python values.
 
-    `sent`: they are messages. `terminated`, `truncated`: end markers. `order`: what orders rows, or nothing. `times`:
-    in seconds since 1970, or nothing.
+    `sent`: the rows are messages. `terminated`, `truncated`: end markers. `order`: values that order the rows, or
+    empty. `times`: seconds since 1970, or empty.
     """
 
     def __init__(self, batch: RowBatch, roles: Roles, time: str | None, *, sent: bool) -> None:
@@ -47,7 +47,7 @@ class _PlainRows:
         self.times: list[float] = [] if time is None else as_moments(batch, time, "write seconds since 1970").tolist()
 
     def spacing(self, roles: Roles, agents: list[str]) -> tuple[bool, float]:
-        """Return whether the order counts steps, and its usual step, or 0; `agents`: whose the rows are."""
+        """Return whether the order counts steps, and its usual step or 0. `agents`: agent of each row."""
         if roles.order is None:
             return False, 0.0
         last: dict[tuple[str, object], float] = {}
@@ -78,14 +78,20 @@ class _PlainRows:
         return None if value == "" or (isinstance(value, float) and math.isnan(value)) else value
 
     def state(self, row: int, names: tuple[str, ...]) -> object:
-        """Return a state: a whole number or a text alone, else as `several`. RecordingError if it is missing."""
+        """Return a state: a single whole number or text unchanged, else as `several`.
+
+        Raises RecordingError if it is missing.
+        """
         values = self.several(row, names, "the state is")
         if len(names) > 1 or isinstance(values, dict) or isinstance(values[0], float):
             return values
         return values[0]
 
     def several(self, row: int, names: tuple[str, ...], what: str) -> list[object] | dict[str, object]:
-        """Return the values of columns: a list, or a map if a message had one. RecordingError if one is missing."""
+        """Return the values of columns: a list, or a map if a message had one.
+
+        Raises RecordingError if one is missing.
+        """
         values = [self.at(row, name) for name in names]
         if None in values:
             raise RecordingError(f"{self.where(row)}: {what} missing")
@@ -93,17 +99,20 @@ class _PlainRows:
         return dict(zip(keys, values, strict=True)) if all(keys) and keys else values
 
     def action(self, row: int, name: str) -> object:
-        """Return an action; a number of a column with missing values is a float there."""
+        """Return an action.
+
+        In a column with missing values, whole numbers are stored as floats and become integers again.
+        """
         value = self.at(row, name)
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass
 class _Path:
-    """What was read of an episode, or of an agent if no column has episodes.
+    """The current position in an episode, or in the rows of an agent if no column has episodes.
 
-    `reward`: of the step before, if not sent yet. `order`: of the row before. `first`: of the first row. `begins`: the
-    next row begins an episode.
+    `reward`: reward of the step before, if it was not sent yet. `order`: order of the row before. `first`: order of the
+    first row. `begins`: True if the next row begins an episode.
     """
 
     topic: str
@@ -120,11 +129,11 @@ class TableEvents:
 
     Args:
         source: the table.
-        roles: what its columns mean.
+        roles: roles of its columns.
         pattern: topic of the steps, with one `+` for the agent's name, which is in the column `agent`.
         agent: name of the agent, if there is no such column.
         interval: seconds between two rows, if no column has times.
-        sent: rows are messages as an agent sent them; what was a map stays one.
+        sent: True if rows are messages as an agent sent them; then maps stay maps.
     """
 
     def __init__(
@@ -167,7 +176,7 @@ class TableEvents:
             yield Evaluate(self._now)
 
     def _path(self, rows: _PlainRows, row: int) -> _Path:
-        """Return the path of a row. Episodes may be interleaved; the oldest are taken for finished."""
+        """Return the path of a row. Episodes may be interleaved; the oldest ones count as finished."""
         name, column = self._name(rows, row), self._roles.episode
         episode = None if column is None else rows.action(row, column)
         if column is not None and episode is None:
@@ -210,7 +219,7 @@ class TableEvents:
         return [step, last if earned is None else {**last, "reward": earned}]
 
     def _begin(self, rows: _PlainRows, row: int, path: _Path) -> None:
-        """Note the seq of a row: what the learner takes for a path is one episode, and a missing step a gap."""
+        """Set the seq of a row, so that a path of the learner is one episode, and a missing step is a gap."""
         named = self._roles.episode is not None
         order = rows.order[row] if rows.order else path.order + 1
         rise = order - path.order

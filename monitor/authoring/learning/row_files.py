@@ -1,7 +1,7 @@
-"""Files of recorded rows: what their readers share, and which one reads a file. Impure.
+"""Files of recorded rows: common parts of their readers, and the choice of the reader of a file. Impure.
 
-What a file declares or how it is packed changes no bound: a line has at most `LINE` bytes and a table at most `COLUMNS`
-columns, and whatever is read at once takes at most `monitor.memory.MEMORY` more than the process had.
+Limits do not depend on declarations in a file or on its packing. A line has at most `LINE` bytes, and a table has at
+most `COLUMNS` columns. Reading at once takes at most `monitor.memory.MEMORY` more than the process had.
 """
 
 from __future__ import annotations
@@ -23,39 +23,42 @@ from monitor.errors import MonitorError, RecordingError, to_install
 from monitor.memory import bounded
 
 ROWS: Final = 1 << 16
-"""Rows of a batch."""
+"""Number of rows of a batch."""
 
 CELLS: Final = 1 << 21
-"""Values of a batch: of many columns, fewer rows are read at once."""
+"""Number of values of a batch. If there are many columns, fewer rows are read at once."""
 
 TEXT: Final = 1 << 26
-"""Bytes of the text of a batch, and of one of its columns as an array, whose rows are all as wide as the widest."""
+"""Bytes of the text of a batch, and of one of its columns as an array, in which all rows are as wide as the widest."""
 
 LINE: Final = 4 << 20
-"""Bytes of a line of a CSV file or of JSON lines, and of a message of an MCAP file."""
+"""Largest number of bytes of a line of a CSV file or of JSON lines, and of a message of an MCAP file."""
 
 COLUMNS: Final = 1 << 16
-"""Columns of a table, lists and maps expanded."""
+"""Largest number of columns of a table, with lists and maps expanded."""
 
 ROWS_A_BYTE: Final = 100
 FREE_ROWS: Final = 1_000_000
-"""A file has at most so many rows, and so many more for each of its bytes: constant columns take next to none."""
+"""A file has at most this number of rows, and `ROWS_A_BYTE` more for each of its bytes.
+
+Constant columns take few bytes.
+"""
 
 TEXTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 PACKED: Final = (".gz", ".zst")
 SUFFIXES: Final = (*TEXTS, ".parquet", ".arrow", ".feather")
 
 PART: Final = re.compile(r"(.*-)(\d{1,9})(-of-\d+)(\..*)", re.DOTALL)
-"""Name of one file of several that hold one table, as the datasets of Hugging Face do."""
+"""Name of one of several files that together are one table, as in datasets of Hugging Face."""
 
 
 @dataclass(frozen=True)
 class FilePosition:
-    """Place between two batches of a file.
+    """Position between two batches of a file.
 
     Attributes:
-        rows: rows before it.
-        kinds: column -> kind of its values there, "b", "i", "f" or "U", for files without types.
+        rows: number of rows before the position.
+        kinds: column -> kind of its values so far, "b", "i", "f" or "U", for files without types.
     """
 
     rows: int = 0
@@ -74,9 +77,9 @@ class RowFile(Protocol):
 
     Attributes:
         path: the file.
-        position: bytes read so far, for progress.
-        left_out: columns that cannot be read -> what they hold; complete after `names`.
-        kinds: those of `FilePosition`, after the last batch.
+        position: number of bytes read so far, for progress.
+        left_out: columns that cannot be read -> what they contain; complete after `names`.
+        kinds: as in `FilePosition`, after the last batch.
     """
 
     path: Path
@@ -93,16 +96,22 @@ class RowFile(Protocol):
         ...
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the columns. RecordingError if the file cannot be read or is empty."""
+        """Return the names of the columns. Raises RecordingError if the file cannot be read or is empty."""
         ...
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
-        """Yield the wanted columns from a place on. RecordingError names the row that cannot be read."""
+        """Yield the wanted columns from a position on.
+
+        Raises RecordingError, which names the row that cannot be read.
+        """
         ...
 
 
 class FileRows:
-    """Batches of one file, the first of which can be looked at before. `wanted`: columns. `begin`: where to begin."""
+    """Batches of one file.
+
+    The first one can be read ahead. `wanted`: names of columns. `begin`: position to begin at.
+    """
 
     def __init__(self, source: RowFile, wanted: Sequence[str], begin: FilePosition = START) -> None:
         self.source, self._wanted, self.begin = source, wanted, begin
@@ -110,7 +119,10 @@ class FileRows:
         self._rest: Iterator[RowBatch] | None = None
 
     def first(self) -> RowBatch | None:
-        """Return the first batch; None if there is none, or it cannot be read, which reading then says."""
+        """Return the first batch without consuming it.
+
+        Return None if there is none or it cannot be read. Iteration then raises the error.
+        """
         if self._first is None:
             self._rest = self.source.batches(self._wanted, self.begin)
             try:
@@ -155,7 +167,7 @@ def open_rows(path: Path) -> RowFile:
 
 
 def goes_on(source: RowFile, after: RowFile | None) -> bool:
-    """Return whether the second file is the next part of the first, as `train-00001-of-00002` is."""
+    """Return whether the second file is the next part after the first, as in `train-00001-of-00002`."""
     one, other = (None if each is None else PART.fullmatch(str(each.path)) for each in (source, after))
     if one is None or other is None:
         return False
@@ -163,7 +175,7 @@ def goes_on(source: RowFile, after: RowFile | None) -> bool:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder."""
+    """Return the number of bytes of a file, or of all files in a folder."""
     return sum(each.stat().st_size for each in _files_in(path))
 
 
@@ -172,7 +184,7 @@ def _files_in(path: Path) -> list[Path]:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal; of a folder, that of its files' names and digests."""
+    """Return the hexadecimal SHA-256 of a file. For a folder, hash the names and digests of its files."""
     if path.is_dir():
         lines = [f"{each.relative_to(path)} {digest_of(each)}" for each in _files_in(path)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -184,17 +196,20 @@ def digest_of(path: Path) -> str:
 
 
 def rows_at_once(columns: int) -> int:
-    """Return how many rows of so many columns are read at once."""
+    """Return the number of rows that are read at once from `columns` columns."""
     return max(1, min(ROWS, CELLS // max(columns, 1)))
 
 
 def rows_as_wide(widths: Iterable[int]) -> int:
-    """Return how many rows take `TEXT` bytes as an array of text; `widths`: the most characters in each column."""
+    """Return the number of rows that take `TEXT` bytes as an array of text.
+
+    `widths`: most characters in each column.
+    """
     return max(1, TEXT // (4 * max([1, *widths])))
 
 
 def no_column(source: RowFile, name: str, names: Iterable[str]) -> RecordingError:
-    """Return the error of a column that is asked for and is not among `names`."""
+    """Return the error for a wanted column that is not among `names`."""
     held = source.left_out.get(name.partition("[")[0], source.left_out.get(name))
     if held is not None:
         return RecordingError(f"{source.path}: column {name!r} cannot be read: it holds {held}")
@@ -204,7 +219,7 @@ def no_column(source: RowFile, name: str, names: Iterable[str]) -> RecordingErro
 
 
 def refuse_rows(path: Path, rows: int, size: int) -> None:
-    """Refuse more rows than a file of `size` bytes may have: so its size bounds the time it takes to read."""
+    """Refuse more rows than a file of `size` bytes may have, so that its size limits the time to read it."""
     if rows > FREE_ROWS + ROWS_A_BYTE * size:
         raise RecordingError(
             f"{path}: has {rows:,} rows or more in {size:,} bytes; at most {ROWS_A_BYTE:,} for each byte are read, and "
@@ -213,9 +228,9 @@ def refuse_rows(path: Path, rows: int, size: int) -> None:
 
 
 def joined(parts: Iterator[dict[str, AnyArray]], path: Path, begin: FilePosition, most: int) -> Iterator[RowBatch]:
-    """Yield batches of at least `most` rows, or of `TEXT` bytes, without the rows before a place.
+    """Yield batches of at least `most` rows, or of `TEXT` bytes, without the rows before a position.
 
-    A batch ends where a part does.
+    A batch ends at the end of a part.
     """
     held: list[dict[str, AnyArray]] = []
     first, rows, size, skip = 1 + begin.rows, 0, 0, begin.rows
@@ -243,17 +258,17 @@ def joined(parts: Iterator[dict[str, AnyArray]], path: Path, begin: FilePosition
 
 
 def arrow(path: Path) -> Any:  # noqa: ANN401 - pyarrow is optional
-    """Return pyarrow. RecordingError if it is not installed; call it first where memory is not `bounded`."""
+    """Return pyarrow. Raises RecordingError if it is not installed. Call this first where memory is not `bounded`."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise RecordingError(f"{path}: needs pyarrow: {to_install('learn')}") from error
-    pa.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
+    pa.allocate_buffer(1)  # its allocator reserves address space once, which must not count as memory of a file
     return pa
 
 
 def row_suffix(path: Path) -> str:
-    """Return the suffix that says how rows are written, in lower case, without that of a packed file.
+    """Return the suffix for the format of the rows, in lower case, without the suffix of a packed file.
 
     >>> row_suffix(Path("log.CSV.gz"))
     '.csv'
@@ -263,7 +278,7 @@ def row_suffix(path: Path) -> str:
 
 
 def refuse_names(names: Sequence[str], path: Path) -> None:
-    """Refuse too many columns, and two of the same name."""
+    """Refuse too many columns, or two columns with the same name."""
     if len(names) > COLUMNS:
         raise RecordingError(f"{path}: has {len(names):,} columns; at most {COLUMNS:,} are read")
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -272,7 +287,7 @@ def refuse_names(names: Sequence[str], path: Path) -> None:
 
 
 def plain(values: AnyArray) -> AnyArray:
-    """Return values as a column of a batch has them: int64, float64, Booleans or text."""
+    """Return values in the types of a batch: int64, float64, Booleans or text."""
     match values.dtype.kind:
         case "b" | "U":
             return values

@@ -1,4 +1,4 @@
-"""Sentinel values: numbers such as -999 or 65535 that a logger writes where it has no value. Impure: reads rows."""
+"""Sentinel values: numbers such as -999 or 65535 that a logger writes if it has no value. Impure: reads rows."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from monitor.authoring.learning.row_files import START, FilePosition, RowFile
 from monitor.errors import ConfigError
 
 Missing = Mapping[str, tuple[float | str, ...]]
-"""Column -> values that stand for a missing one."""
+"""Column -> values that stand for a missing value."""
 
 APART: Final = 3.0
-"""A value is far outside if nothing lies between it and the others for so many times their whole range."""
+"""A value is far outside if the gap to the other values is at least this many times their whole range."""
 
 REPEATED: Final = 2
-"""A value far outside that is there so often is no single odd reading."""
+"""A far value that occurs at least this often is not a single odd reading."""
 
 LEAST: Final = 3
-"""So many different values are needed for their range to say something."""
+"""Smallest number of different values whose range is meaningful."""
 
 ROWS: Final = 50
-"""So many values are needed."""
+"""Smallest number of values in which far values are looked for."""
 
 NINES: Final = re.compile(r"(9{2,}|8{3,}|7{3,})(\.[789]+)?")
 WORDS: Final = (7, 8, 15, 16, 31, 32, 63, 64)
-"""Bits of the whole numbers whose smallest or largest value stands for none."""
+"""Widths in bits of whole numbers. Their smallest or largest value may stand for a missing value."""
 
 SENSORS: Final = (85.0,)
-"""What a common thermometer (DS18B20) says after a restart; without one it says -127."""
+"""Value of a common thermometer (DS18B20) after a restart. If the sensor is missing, the value is -127."""
 
 HUGE: Final = 1e20
-"""No quantity in its own unit is as large; formats of weather data fill with 9.97e36."""
+"""No quantity in its usual unit is as large. Formats of weather data fill with 9.97e36."""
 
 
 @dataclass(frozen=True)
 class FarValue:
-    """A value far outside the others of its column.
+    """A value far outside the other values of its column.
 
-    `count`: how often it is there. `low`, `high`: range of the others. `sentinel`: it stands for a missing value, as it
-    repeats and is one of those that loggers use.
+    `count`: number of its occurrences. `low`, `high`: range of the other values. `sentinel`: True if it stands for a
+    missing value, because it repeats and has a form that loggers use.
     """
 
     value: float
@@ -56,20 +56,21 @@ class FarValue:
 
     @property
     def text(self) -> str:
-        """The value, as in YAML."""
+        """The value as YAML."""
         return number_text(self.value)
 
 
 def number_text(value: float | str) -> str:
-    """Return a number without a decimal point that it does not need, or a text as it is."""
+    """Return a number without an unnecessary decimal point, or a text unchanged."""
     return value if isinstance(value, str) else f"{value:.17g}" if value != round(value, 6) else f"{value:.15g}"
 
 
 def far_values(values: AnyArray) -> list[FarValue]:
-    """Return the values of a column [n] that are far outside the others, in their order.
+    """Return, ascending, the values of a column [n] that are far outside the other values.
 
-    The others are the middle half of the different values, and on either side all that follow without a gap of more
-    than `APART` times the range so far. So a counter that is capped at 9999 keeps it, if there are values below it.
+    The other values begin with the middle half of the different values. On either side they are extended by all values
+    that follow without a gap of more than `APART` times the range so far. So a counter that is capped at 9999 keeps
+    this value if there are values just below it.
 
     >>> [each.value for each in far_values(np.array([*range(60), -999, -999, 40_000]))]
     [-999.0, 40000.0]
@@ -102,7 +103,7 @@ def far_values(values: AnyArray) -> list[FarValue]:
 
 
 def is_conventional(value: float) -> bool:
-    """Return whether a number has a form that loggers write where they have no value.
+    """Return whether a number has a form that loggers use for a missing value.
 
     >>> [is_conventional(value) for value in (-999.0, 9999.9, 65535.0, -127.0, 4294967295.0, 9.96921e36, 850.0, -3.0)]
     [True, True, True, True, True, True, False, False]
@@ -113,7 +114,7 @@ def is_conventional(value: float) -> bool:
 
 
 class WithoutSentinels:
-    """File of rows in which some values of some columns stand for missing ones."""
+    """File of rows in which some values of some columns stand for missing values."""
 
     def __init__(self, rows: RowFile, missing: Missing) -> None:
         self.path = rows.path
@@ -130,17 +131,17 @@ class WithoutSentinels:
 
     @property
     def dropped(self) -> int:
-        """Messages of a recording that are no steps, or came twice or late."""
+        """Number of messages of a recording that are not steps, or arrived twice or late."""
         return int(getattr(self._rows, "dropped", 0))
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Those of the file."""
+        """As in the file."""
         return self._rows.left_out
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """Those of the file."""
+        """As in the file."""
         return self._rows.kinds
 
     def names(self) -> tuple[str, ...]:
@@ -148,13 +149,13 @@ class WithoutSentinels:
         return self._rows.names()
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
-        """Yield the wanted columns, with NaN or empty texts in place of such values; `coded` says where."""
+        """Yield the wanted columns, with NaN or empty texts in place of these values; `coded` lists the places."""
         for batch in self._rows.batches(wanted, begin):
             yield decoded(batch, self._missing)
 
 
 def decoded(batch: RowBatch, missing: Missing) -> RowBatch:
-    """Return rows without the values that stand for missing ones."""
+    """Return rows without the values that stand for missing values."""
     columns, coded = dict(batch.columns), dict(batch.coded)
     for name, codes in missing.items():
         values = columns.get(name)
@@ -170,7 +171,7 @@ def decoded(batch: RowBatch, missing: Missing) -> RowBatch:
 
 
 def missing_of(lines: Sequence[str]) -> dict[str, tuple[float | str, ...]]:
-    """Return the columns and values of options such as `level: -999, 9999`. ConfigError: a line is none.
+    """Return column -> values from options such as `level: -999, 9999`. Raises ConfigError for a malformed option.
 
     >>> missing_of(["level: -999, 9999", "mode: ERR", "flow: none"])
     {'level': (-999.0, 9999.0), 'mode': ('ERR',), 'flow': ()}

@@ -1,7 +1,8 @@
-"""Labels that states do not separate, or that were not recorded.
+"""Labels that the states do not separate, or that were not recorded.
 
-Not separated: the condition holds in visits of states that do not have the label. Not recorded: it is about the state
-in which an episode ended, and the recordings do not hold that state; or about a value that is missing in some rows.
+A label is not separated if its condition holds in visits of states that do not have the label. A label is not recorded
+if its condition uses the last state of an episode and the recordings do not have this state, or if it uses a value that
+some rows lack.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from monitor.authoring.learning.state_codes import base_of, is_end, unknown_at
 from monitor.authoring.learning.tally import ACTION_BITS, Tally
 
 MISSED: Final = 0.02
-"""Fraction of a label's visits in states without the label from which it is reported."""
+"""A label is reported from this fraction of its visits in states without the label."""
 
 ENDING: Final = 0.1
 FEW_ENDS: Final = 5
-"""If so many episodes, as a fraction and a number, end in states that were never left, that is reported."""
+"""Episodes ending in states that were never left are reported from this number of them, if the fraction is `ENDING`."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
-    """Return for each label the fraction of the visits where its condition holds that are in states without it.
+    """Return for each label the fraction of the visits with its condition that are in states without the label.
 
-    None if the condition holds nowhere.
+    The fraction is None if the condition holds nowhere.
     """
     table = tally.visited
     return {label.name: _part(table["true"][:, i], table["known"][:, i]) for i, label in enumerate(labels)}
@@ -47,7 +48,7 @@ def unseparated(parts: Mapping[str, float | None]) -> list[str]:
 
 
 def never_held(learner: Learner, *, unsafe: bool = False) -> list[str]:
-    """Return a sentence for each label whose condition holds in no row. `unsafe`: only for labels that are."""
+    """Return a sentence for each label whose condition holds in no row. `unsafe`: only for unsafe labels."""
     table, labels = learner.tally.visited, learner.labels
     parts, visits = missed(learner.tally, labels), int(table["seen"].sum())
     known = table["known"].sum(axis=0).tolist()
@@ -70,12 +71,12 @@ def never_held(learner: Learner, *, unsafe: bool = False) -> list[str]:
 
 
 def lacking(learner: Learner) -> list[str]:
-    """Return why no abstraction of these recordings is good enough, in sentences: what they do not hold of labels."""
+    """Return sentences on what the recordings lack for the labels, so that no abstraction of them is good enough."""
     return [*unrecorded(learner), *never_left(learner), *never_held(learner, unsafe=True)]
 
 
 def never_left(learner: Learner) -> list[str]:
-    """Return a sentence if many episodes end in states from which nothing was recorded, and no column marks ends."""
+    """Return a sentence if many episodes end in states from which no step was recorded, and no column marks ends."""
     if learner.roles.terminated is not None or learner.roles.truncated is not None:
         return []
     table = learner.tally.visited
@@ -93,9 +94,9 @@ def never_left(learner: Learner) -> list[str]:
 
 
 def unrecorded(learner: Learner) -> list[str]:
-    """Return a sentence for each label that may hold where its condition is about what was not recorded.
+    """Return a sentence for each label that may hold although its condition was not fully recorded.
 
-    That is at ends of episodes whose state was not recorded, and in visits whose row lacks a value.
+    This concerns ends of episodes whose state was not recorded, and visits whose row lacks a value.
     """
     table, labels = learner.tally.visited, learner.labels
     ends = int(table["seen"][is_end(table.keys)].sum())
@@ -116,7 +117,10 @@ def unrecorded(learner: Learner) -> list[str]:
 
 
 def _of_the_step(condition: Condition, roles: Roles) -> str:
-    """Return a condition on the last step like this one; if it is on no column of the state, with the end marker."""
+    """Return a condition on the last step that replaces this one.
+
+    If it uses no column of the state, add the end marker.
+    """
     marker = roles.terminated or "done"
     if not roles.of_state.isdisjoint(condition.columns):
         return marker

@@ -1,4 +1,4 @@
-"""Clusters of observations, `kmeans:50`: centres by k-means (Lloyd 1982), from k-means++, of a sample of rows."""
+"""Clusters of observations, `kmeans:50`: k-means centres (Lloyd 1982) of a sample of rows, started with k-means++."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDS: Final = 50
 
 
 def parsed_clusters(text: str) -> int | None:
-    """Return K of `kmeans:K`; None for another text. ModelError if K is not from 1 to `MOST`.
+    """Return K of `kmeans:K`, or None for another text. Raises ModelError if K is not from 1 to `MOST`.
 
     >>> parsed_clusters("kmeans:50")
     50
@@ -33,9 +33,10 @@ def parsed_clusters(text: str) -> int | None:
 
 
 def centres_of(columns: tuple[str, ...], count: int, sample: Reservoir, rng: np.random.Generator) -> Centres:
-    """Return at most `count` centres, ascending; fewer if the sample has fewer different rows, or clusters run empty.
+    """Return at most `count` centres, ascending. There are fewer if rows are too few or clusters become empty.
 
-    Columns are divided by their standard deviation, so that all count alike. RecordingError: a number is too large.
+    Columns are divided by their standard deviation, so that all columns have the same weight. Raises RecordingError if
+    a number is too large.
     """
     rows = sample.rows
     with np.errstate(over="ignore", invalid="ignore"):
@@ -54,9 +55,9 @@ def centres_of(columns: tuple[str, ...], count: int, sample: Reservoir, rng: np.
 
 
 def _started(rows: Floats, count: int, rng: np.random.Generator) -> Floats:
-    """Return `count` rows, each drawn in proportion to its squared distance from those before (k-means++).
+    """Return `count` rows. Each is drawn in proportion to its squared distance from the rows drawn before (k-means++).
 
-    SciPy's own compares all rows with all centres at each draw, which takes minutes for a thousand centres.
+    SciPy's implementation compares all rows with all centres at each draw, which takes minutes for a thousand centres.
     """
     chosen = [int(rng.integers(len(rows)))]
     squares = np.full(len(rows), np.inf)
@@ -64,7 +65,7 @@ def _started(rows: Floats, count: int, rng: np.random.Generator) -> Floats:
         squares = np.minimum(squares, ((rows - rows[chosen[-1]]) ** 2).sum(axis=1))
         shares = squares.cumsum()
         drawn = int(np.searchsorted(shares, rng.random() * shares[-1], side="right"))
-        chosen.append(min(drawn, len(rows) - 1))  # the product may round up to the sum
+        chosen.append(min(drawn, len(rows) - 1))  # rounding may make the product equal to the sum
     return rows[chosen]
 
 

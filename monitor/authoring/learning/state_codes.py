@@ -1,4 +1,4 @@
-"""Codes of what a step leads to: a state, its absorbing copy, or an end whose state was not recorded."""
+"""Codes of the successors of steps: a state, its absorbing copy, or an end whose state was not recorded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import numpy as np
 from monitor.arrays import Bools, Ints
 
 MAX_LABELS: Final = 12
-"""An end whose state was not recorded has a code for each set of labels that hold there, and of unknown ones."""
+"""Largest number of labels.
+
+An end whose state was not recorded has a code for each set of true and of unknown labels.
+"""
 
 ENDS: Final = 1 << (2 * MAX_LABELS)
-"""Codes below this: ends whose state was not recorded. A bit for each label that holds there, then one for each of
-which that is unknown. Then two codes for each state: itself, and its absorbing copy for episodes that terminate
-there."""
+"""Codes below this number are ends whose state was not recorded.
+
+They have a bit for each label that holds at the end, then a bit for each label that is unknown there. From this number
+on, each state has two codes: the state itself, and its absorbing copy for episodes that terminate in it.
+"""
 
 
 def code_of(states: Ints, ended: Bools | bool) -> Ints:  # noqa: FBT001 - a mask beside its array
@@ -23,7 +28,7 @@ def code_of(states: Ints, ended: Bools | bool) -> Ints:  # noqa: FBT001 - a mask
 
 
 def base_of(codes: Ints) -> Ints:
-    """Return the state of a code; negative for an end that was not recorded."""
+    """Return the state of each code; negative for an end whose state was not recorded."""
     return np.asarray(np.where(codes < ENDS, -1, (codes - ENDS) // 2), np.int64)
 
 
@@ -33,6 +38,6 @@ def is_end(codes: Ints) -> Bools:
 
 
 def unknown_at(codes: Ints, labels: int) -> Bools:
-    """Return at which codes it is unknown whether each label holds, [n, labels]."""
+    """Return for each code and label whether it is unknown if the label holds, [n, labels]."""
     bits = np.asarray(codes)[:, None] >> (MAX_LABELS + np.arange(labels))
     return np.asarray((bits & 1 == 1) & (np.asarray(codes)[:, None] < ENDS) & (np.asarray(codes)[:, None] >= 0))

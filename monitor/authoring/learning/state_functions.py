@@ -15,16 +15,16 @@ from monitor.user_code import explained, load_object
 
 
 def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
-    """Return name and function of `module.py:function`; ModelError if it cannot be loaded.
+    """Return the name and the function of `module.py:function`. Raises ModelError if it cannot be loaded.
 
-    The function gets a dictionary, column -> array of the values of some rows, and returns a state for each row: whole
-    numbers from 0, or names.
+    The function is called with a dictionary, column -> array of the values of some rows. It returns a state for each
+    row: whole numbers from 0, or names.
     """
     return f"{reference.rpartition(':')[2]}()", load_object(reference, ModelError)
 
 
 class Computed:
-    """File of rows with one more column, the state that a function computes from all others."""
+    """File of rows with one additional column: the state that a function computes from all other columns."""
 
     def __init__(self, rows: RowFile, name: str, function: Callable[..., Any]) -> None:
         self.path = rows.path
@@ -37,12 +37,12 @@ class Computed:
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Those of the file."""
+        """As in the file."""
         return self._rows.left_out
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """Those of the file."""
+        """As in the file."""
         return self._rows.kinds
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
@@ -57,7 +57,7 @@ class Computed:
     def _computed(self, batch: RowBatch) -> Any:  # noqa: ANN401 - an array of any kind
         try:
             states = np.asarray(self._function(dict(batch.columns))).tolist()
-        except Exception as error:  # it may raise anything
+        except Exception as error:  # the user's function may raise anything
             where = f"{batch.source}, rows from {batch.first}"
             raise ModelError(f"{where}: {self._name} failed ({explained(error)})") from error
         if not isinstance(states, list) or len(states) != len(batch):

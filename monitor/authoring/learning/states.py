@@ -1,4 +1,4 @@
-"""States of a learned model: which number stands for which code, also after more recordings."""
+"""States of a learned model: which number belongs to which code, also after the model has learned more."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ ELSEWHERE: Final = -1
 class States:
     """States of a model.
 
-    A new model has first the states of the numbering, then the ends of episodes, last `elsewhere`: the usual order. A
-    model that has learned more keeps the numbers it had; what is new comes after them, in the usual order.
+    In the usual order, the states of the numbering come first, then the ends of episodes, and `elsewhere` comes last. A
+    new model has this order. A model that has learned more keeps its earlier numbers, and new states follow in the
+    usual order.
 
     Attributes:
         base: number of states of the numbering.
         ends: codes of the ends, ascending.
-        kept: codes of the states in the order of their numbers so far; empty for a new model.
-        actions: `Numbering.places` of the actions; None: those of the model have the same numbers.
+        kept: codes of the earlier states in the order of their numbers; empty for a new model.
+        actions: `Numbering.places` of the actions; None: actions have the same numbers in the model.
     """
 
     base: int
@@ -56,17 +57,17 @@ class States:
 
     @cached_property
     def ended(self) -> Bools:
-        """Which states are ends of episodes, [S]."""
+        """Whether each state is an end of an episode, [S]."""
         return np.asarray(is_end(self.codes) & (self.codes != ELSEWHERE))
 
     @cached_property
     def live(self) -> Bools:
-        """Which states are those of the numbering, [S]."""
+        """Whether each state is a state of the numbering, [S]."""
         return ~is_end(self.codes)
 
     @cached_property
     def names(self) -> Ints:
-        """Base state of each state, [S]; negative for `elsewhere` and ends that were not recorded."""
+        """Base state of each state, [S]; negative for `elsewhere` and for ends that were not recorded."""
         return base_of(self.codes)
 
     @cached_property
@@ -75,7 +76,7 @@ class States:
         return self.codes[order], order
 
     def of(self, codes: Ints) -> Ints:
-        """Return the states of codes; `elsewhere` for an end that is not known."""
+        """Return the states of codes; `elsewhere` for an unknown end."""
         known, order = self._sorted
         at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
         return np.asarray(np.where(known[at] == codes, order[at], self.elsewhere), np.int64)
@@ -85,14 +86,15 @@ class States:
         return self.of(code_of(states, ended=False))
 
     def of_action(self, actions: Ints) -> Ints:
-        """Return the actions of the model for those of the numbering."""
+        """Return the actions of the model for actions of the numbering."""
         return actions if self.actions is None else self.actions[actions]
 
 
 def numbered(tally: Tally, states: Numbering, kept: Sequence[int] = (), actions: Numbering | None = None) -> States:
-    """Return the states of the model of these counts; `kept` and `actions`: see `States`.
+    """Return the states of the model of these counts. `kept`, `actions`: see `States`.
 
-    States that are indices keep the agent's numbers. So if there are more of them than before, nothing else is kept.
+    States that are indices keep the agent's numbers. So if there are more indices than before, ends and `elsewhere` get
+    new numbers.
     """
     codes = np.unique(np.concatenate([tally.transitions.keys & ((1 << CODE_BITS) - 1), tally.visited.keys]))
     before = int((~is_end(np.array(kept, np.int64))).sum())
@@ -101,5 +103,5 @@ def numbered(tally: Tally, states: Numbering, kept: Sequence[int] = (), actions:
 
 
 def moved(states: Numbering, before: int) -> bool:
-    """Return whether new states must take the numbers of others: they are indices, and more than `before`."""
+    """Return whether new states must take the numbers of other states: they are indices, and more than `before`."""
     return states.kind == "index" and states.size > before

@@ -1,4 +1,4 @@
-"""Counts of transitions, visits, labels and rewards, in memory that grows with their different kinds only."""
+"""Counts of transitions, visits, labels and rewards. Memory grows only with the number of different kinds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from monitor.errors import ModelError
 
 CODE_BITS: Final = 25
 ACTION_BITS: Final = 14
-"""A transition is one number: state, action and code of the successor. `MAX_STATES` is 2^22."""
+"""A transition is stored as one number of state, action and code of the successor. `MAX_STATES` is 2^22."""
 
 
 KEPT: Final = 32
-"""Most observations kept of each state: a policy's choice there is known to within 1/32."""
+"""Largest number of observations kept for each state. It gives a policy's choice there to within 1/32."""
 
 KEPT_NUMBERS: Final = 1 << 22
-"""Most numbers of all observations kept: 32 MB. With more states fewer of each are kept."""
+"""Largest number of values in all kept observations: 32 MB. With more states, fewer are kept for each."""
 
 LAST: Final = 2**63 - 1
-"""Priority of a place in which no observation is kept."""
+"""Priority of a place without an observation."""
 
 
 class Table:
-    """Rows of numbers under ascending keys.
+    """Rows of numbers with ascending keys.
 
     Args:
         fills: column -> value of a new row; a tuple (value, width) for a column of vectors.
@@ -49,7 +49,7 @@ class Table:
         return self.columns[name]
 
     def places(self, keys: Ints) -> Ints:
-        """Return the places of different, ascending keys; rows for new ones are inserted."""
+        """Return the indices of different, ascending keys. Rows for new keys are inserted."""
         at = np.searchsorted(self.keys, keys)
         new = np.ones(len(keys), np.bool_)
         inside = at < len(self.keys)
@@ -62,7 +62,7 @@ class Table:
         return found
 
     def find(self, keys: Ints) -> Ints:
-        """Return the places of keys; -1 where there is none."""
+        """Return the indices of keys; -1 for a key that is not in the table."""
         at = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))
         known = self.keys[at] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
         return np.asarray(np.where(known, at, -1), np.int64)
@@ -78,13 +78,13 @@ class Tally:
     """All counts of a model that is being learned.
 
     Attributes:
-        transitions: by transition: `visits`; `first`, the draw of its row (from 1) in which it was first seen; `sum`,
-            `least` and `most` of its rewards.
-        rows: by row, state and action: `draws`, and `rank` in the order of first visits.
-        visited: by code: `seen`, how often; `true` [L] and `known` [L], how often each label held, and how often it is
-            known whether it did; `starts`, how often an episode began there, and `late`, where its beginning may be
-            missing; of a policy's inputs their `sum` [D], a `sample` [D] near the mean, and `kept` [K D], a uniform
-            sample of them: those with the K least `priority` [K], ascending.
+        transitions: for each transition: `visits`; `first`, the draw of its row (from 1) in which it first occurred;
+            `sum`, `least` and `most` of its rewards.
+        rows: for each row of state and action: `draws`, and `rank` in the order of first visits.
+        visited: for each code: `seen`, number of visits; `true` [L] and `known` [L], number of visits in which each
+            label held, and in which this is known; `starts`, number of episodes that began there, and `late`, number of
+            those whose beginning may be missing; for a policy's inputs their `sum` [D], a `sample` [D] near the mean,
+            and `kept` [K D], a uniform sample: those with the K smallest `priority` [K], ascending.
         gaps, mismatches, alone, continued: see `Steps`.
     """
 
@@ -98,7 +98,7 @@ class Tally:
 
     @classmethod
     def empty(cls, labels: int, features: int) -> Tally:
-        """Return counts of nothing, for L labels and D features."""
+        """Return empty counts, for L labels and D features."""
         return cls(
             Table({"visits": 0, "first": 0, "sum": 0.0, "least": np.inf, "most": -np.inf}),
             Table({"draws": 0, "rank": 0}),
@@ -128,7 +128,7 @@ class Tally:
         self._add_visits(steps)
         for name, begun in (("starts", steps.starts), ("late", steps.late)):
             codes, counts = np.unique(begun, return_counts=True)
-            at = self.visited.places(codes)  # first: it may insert rows
+            at = self.visited.places(codes)  # call this first, because it may insert rows
             self.visited[name][at] += counts
         self.alone += steps.alone
         self.continued += steps.continued
@@ -136,7 +136,7 @@ class Tally:
         self.mismatches += steps.mismatches
 
     def count(self, states: Ints, actions: Ints, codes: Ints, rewards: AnyArray) -> None:
-        """Count transitions, in their order."""
+        """Count transitions in their order."""
         if not len(states):
             return
         if int(states.max()) >= MAX_STATES or int(actions.max()) >= 1 << ACTION_BITS:
@@ -154,7 +154,7 @@ class Tally:
         np.maximum.at(table["most"], at[places], rewards)
 
     def _draw_numbers(self, row_keys: Ints) -> Ints:
-        """Return the number of each draw within its row, from 1, and count it."""
+        """Return the number of each draw within its row, from 1, and count the draw."""
         keys, first, places = np.unique(row_keys, return_index=True, return_inverse=True)
         at = self.rows.places(keys)
         draws, rank = self.rows["draws"], self.rows["rank"]
@@ -181,7 +181,10 @@ class Tally:
             self._keep(steps.features, at[places], mixed(steps.visited, numbers))
 
     def _sample(self, features: AnyArray, at: Ints) -> None:
-        """Replace samples by inputs nearer to the mean of their state so far, by distance in that batch's scale."""
+        """Replace samples by inputs that are nearer to the mean of their state so far.
+
+        Distances are scaled by the batch.
+        """
         table = self.visited.columns
         scale = np.maximum(features.std(axis=0), 1e-12)
         means = table["sum"] / np.maximum(table["seen"], 1)[:, None]
@@ -189,11 +192,14 @@ class Tally:
         order = np.lexsort((distance, at))
         best = order[np.concatenate([[True], np.diff(at[order]) > 0])]
         held = (((table["sample"][at[best]] - means[at[best]]) / scale) ** 2).sum(axis=1)
-        nearer = best[~(held <= distance[best])]  # NaN: nothing is held
+        nearer = best[~(held <= distance[best])]  # NaN means that there is no sample yet
         table["sample"][at[nearer]] = features[nearer]
 
     def _keep(self, features: AnyArray, at: Ints, priority: Ints) -> None:
-        """Keep the inputs with the least priorities of each state: a hash, so that batches do not matter."""
+        """Keep the inputs with the smallest priorities of each state.
+
+        Priorities are hashes, so batches do not matter.
+        """
         table, width = self.visited.columns, features.shape[1]
         most = max(min(KEPT, KEPT_NUMBERS // (len(self.visited) * (width + 1))), 1)
         if most < table["priority"].shape[1]:
@@ -224,7 +230,7 @@ def mixed(*parts: Ints) -> Ints:
 
 
 def ranks_within(groups: Ints) -> Ints:
-    """Return for each entry how many entries of the same group are before it.
+    """Return for each entry the number of earlier entries of the same group.
 
     >>> ranks_within(np.array([5, 3, 5, 5])).tolist()
     [0, 0, 1, 2]

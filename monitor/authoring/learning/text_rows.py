@@ -1,4 +1,4 @@
-"""Rows of files that give no types, such as text: lines, and batches whose types are inferred. Impure."""
+"""Rows of files without types, such as text files: lines, and batches whose types are inferred. Impure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CUT_OFF: Final = "the packed file is cut off"
 
 
 class UntypedRows(Protocol):
-    """Reader of such a file. `taken`: characters or bytes so far. `kinds`: see `RowFile`."""
+    """Reader of a file without types. `taken`: number of characters or bytes so far. `kinds`: see `RowFile`."""
 
     path: Path
     taken: int
@@ -36,10 +36,10 @@ class UntypedRows(Protocol):
 
 
 class Lines:
-    """Lines of a file of at most `row_files.LINE` bytes each.
+    """Lines of a file, each of at most `row_files.LINE` bytes.
 
-    `replaced`: what stands for bytes that are no text. Attributes: `taken`: their characters or bytes so far.
-    `garbled`: a line has `replaced`. `row`: the lines since this list was emptied.
+    `replaced`: the mark of bytes that are not text. Attributes: `taken`: number of characters or bytes so far.
+    `garbled`: True if a line has `replaced`. `row`: the lines since this list was emptied.
     """
 
     def __init__(self, file: IO[Any], path: Path, replaced: str | bytes) -> None:
@@ -50,13 +50,13 @@ class Lines:
         self._again: list[Any] = []
 
     def peek(self) -> Any:  # noqa: ANN401 - text or bytes
-        """Return the next line, which is still to come."""
+        """Return the next line without consuming it."""
         line = self._read()
         self._again.append(line)
         return line
 
     def back(self) -> bool:
-        """Take the lines of the row back but the first, and return whether there are any: they are to come again."""
+        """Put back all lines of the row but the first, so that they are read again. Return whether there are any."""
         again = self.row[1:]
         self._again += again[::-1]
         self.row.clear()
@@ -85,9 +85,9 @@ def untyped_batches(
     begin: FilePosition,
     typed_as: Callable[[Sequence[object], str | None], tuple[AnyArray, Ints]] = typed,
 ) -> Iterator[RowBatch]:
-    """Yield the values of the wanted columns, from a place on; a column's type is inferred from its first batch.
+    """Yield the values of the wanted columns from a position on. A column's type is inferred from its first batch.
 
-    A row that cannot be read is the reason, a text.
+    In place of a row that cannot be read, `rows` gives the reason as a text.
     """
     source.kinds = kinds = dict(begin.kinds)
     rows, first = islice(rows, begin.rows, None), 1 + begin.rows
@@ -120,7 +120,7 @@ def untyped_batches(
 
 
 def _narrow(fields: dict[str, tuple[object, ...]], rows: int) -> Iterator[dict[str, tuple[object, ...]]]:
-    """Yield the rows in parts whose text is no larger than `row_files.TEXT` as arrays."""
+    """Yield the rows in parts whose text, as arrays, is no larger than `row_files.TEXT`."""
     widths = [max((len(value) for value in values if isinstance(value, str)), default=0) for values in fields.values()]
     most = row_files.rows_as_wide(widths)
     for at in range(0, rows, most):
@@ -134,7 +134,7 @@ def _batch(
     path: Path,
     typed_as: Callable[[Sequence[object], str | None], tuple[AnyArray, Ints]],
 ) -> RowBatch:
-    """Return the next rows. `rows`: the number of the first one, and reasons of torn ones, which are taken out."""
+    """Return the next rows. `rows`: number of the first row, and the reasons of torn rows, which are left out."""
     first, torn = rows
     columns: dict[str, AnyArray] = {}
     odd: dict[str, Ints] = {}
@@ -142,7 +142,7 @@ def _batch(
         columns[name], bad = typed_as(values, kinds.get(name))
         if len(bad):
             odd[name] = bad
-        if not is_missing(columns[name]).all():  # else its kind is not known yet
+        if not is_missing(columns[name]).all():  # otherwise its kind is not known yet
             kinds[name] = columns[name].dtype.kind
     if not torn:
         return RowBatch(columns, first, str(path), odd)
@@ -161,9 +161,9 @@ def _batch(
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int] | None]]:
-    """Open a file of text, unpacked if its name ends with .gz or .zst (extra `learn`); OSError if it is damaged.
+    """Open a text file, unpacked if its name ends with .gz or .zst (extra `learn`). OSError if it is damaged.
 
-    Also gives what returns how many bytes of a packed file were read, for progress.
+    Also gives a function that returns the number of bytes read from a packed file, for progress.
     """
     with path.open("rb") as raw:
         match path.suffix.lower():

@@ -1,4 +1,4 @@
-"""Policies of other tools as ONNX files with manifests. Here the user's code runs, and pickles are opened.
+"""Policies of other tools as ONNX files with manifests. This package runs the user's code and opens pickles.
 
-`convert.py` chooses the reader of a source; `agreement.py` compares the result with the original in every state.
+`convert.py` chooses the reader of a source. `agreement.py` compares the result with the original in every state.
 """

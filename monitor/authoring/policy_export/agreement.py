@@ -1,4 +1,4 @@
-"""Comparison of an exported network with the original, in every state of the model."""
+"""Comparison of an exported network with the original policy in every state of the model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_policy import table_from_onnx
 
 TOLERANCE: Final = 1e-4
-"""Accepted difference of a probability, and of two scores that tie (times 1 + the largest score): 32-bit arithmetic."""
+"""Accepted difference, for 32-bit arithmetic, of a probability, and of tied scores (times 1 + the largest score)."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Result of a comparison: number of states compared and left out, and the disagreements as (state, sentence).
+    """Result of a comparison: numbers of states compared and left out, and the disagreements as (state, sentence).
 
-    `compared`: what was compared, if not states.
+    `compared`: the things that were compared, if not states.
     """
 
     states: int
@@ -31,9 +31,9 @@ class Agreement:
 
 
 def compare(original: Original, manifest: Manifest, model: MDP, where: str) -> Agreement:
-    """Evaluate the network in every state, and compare with what the original does there.
+    """Evaluate the network in every state, and compare it with the original.
 
-    With `mask`, states are left out in which the original takes an unavailable action. Raises PolicyError as
+    With `mask`, states in which the original takes an unavailable action are left out. Raises PolicyError as
     `table_from_onnx`.
     """
     table = table_from_onnx(original.content, manifest, model.without_samples(), where)
@@ -58,7 +58,7 @@ def compare(original: Original, manifest: Manifest, model: MDP, where: str) -> A
 
 
 def _tied(scores: Floats, one: Ints, other: Ints) -> Bools:
-    """Return where the scores of two actions are equal up to rounding, [S]."""
+    """Return in which states the scores of two actions are equal up to rounding, [S]."""
     rows = np.arange(len(scores))
     finite = np.where(np.isfinite(scores), np.abs(scores), 0.0)
     gap = np.abs(scores[rows, one] - scores[rows, other])

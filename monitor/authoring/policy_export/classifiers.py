@@ -1,6 +1,6 @@
-"""Classifiers of scikit-learn, or anything with its `predict`, as policies: evaluated in every state, as a table.
+"""Classifiers of scikit-learn, or objects with the same `predict`, as policies: evaluated in every state as a table.
 
-A pickle executes code when it is opened, so open only files that you trust.
+Opening a pickle executes code, so open only files that you trust.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ SUFFIXES = (".joblib", ".pkl", ".pickle")
 
 
 def read_classifier(model: MDP, request: ExportRequest) -> Original:
-    """Return the policy of a pickled classifier. Raises PolicyError: it cannot be opened, or as `of_classifier`."""
+    """Return the policy of a pickled classifier. Raises PolicyError if it cannot be opened, or as `of_classifier`."""
     return of_classifier(opened_classifier(request.source), model, request)
 
 
 def opened_classifier(source: str) -> Anything:
-    """Return what a pickle holds. Raises PolicyError."""
+    """Return the object in a pickle. Raises PolicyError if it cannot be opened."""
     file = Path(source)
     try:
         return _opened(file)
-    except Exception as error:  # a pickle raises anything
+    except Exception as error:  # a pickle may raise anything
         raise PolicyError(f"policy {file}: cannot be opened ({explained(error)})") from error
 
 
 def of_classifier(classifier: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a classifier whose features are the model's observations and whose classes are actions.
 
-    A class is the number or the name of an action (`action_numbers`). With `stochastic` its `predict_proba`, else its
-    `predict`. Raises PolicyError: it does not fit the model, or fails.
+    A class is the number or the name of an action (`action_numbers`). With `stochastic`, its `predict_proba` is used,
+    otherwise its `predict`. Raises PolicyError if the classifier does not fit the model or fails.
     """
     where = f"policy {request.source}"
     predict = "predict_proba" if request.stochastic else "predict"
@@ -58,7 +58,7 @@ def of_classifier(classifier: Anything, model: MDP, request: ExportRequest) -> O
     assumed = [f"the classifier sees the observations of the model{columns and f', whose columns are {columns}'}"]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # names of features, versions
+            warnings.simplefilter("ignore")  # about names of features and versions
             predicted = np.asarray(getattr(classifier, predict)(inputs))
             classes = np.asarray(getattr(classifier, "classes_", np.arange(model.actions)))
     except Exception as error:
@@ -77,7 +77,7 @@ def of_classifier(classifier: Anything, model: MDP, request: ExportRequest) -> O
 
 
 def _meaning(classes: AnyArray, model: MDP) -> str:
-    """Return what classes were taken for, a sentence."""
+    """Return a sentence on the interpretation of the classes."""
     if classes.dtype.kind == "b":
         return "its class False is action 0 and True action 1, unless actions have these names"
     texts = any(isinstance(each, str | bytes) for each in classes.reshape(-1).tolist())
@@ -86,9 +86,9 @@ def _meaning(classes: AnyArray, model: MDP) -> str:
 
 
 def _chances(predicted: AnyArray, classes: AnyArray, size: tuple[MDP, int], where: str) -> Floats:
-    """Return the probability of each action, [M, A], from those of the classes; 0 for an action that is no class.
+    """Return the probability of each action, [M, A], from the probabilities of the classes.
 
-    `size`: the model, and M, the number of inputs.
+    The probability is 0 for an action that is not a class. `size`: the model, and the number M of inputs.
     """
     model, inputs = size
     if classes.ndim != 1 or predicted.shape != (inputs, len(classes)):

@@ -1,4 +1,4 @@
-"""Choice of the reader of a policy, by its source."""
+"""Chooses the reader of a policy by its source."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ READERS: Final[Mapping[str, Callable[[MDP, ExportRequest], Original]]] = {
     **dict.fromkeys(table_files.SUFFIXES, read_table),
     **dict.fromkeys(classifiers.SUFFIXES, read_classifier),
 }
-"""Readers of files by suffix. Each raises PolicyError, beginning with `policy <file>:`, for whatever is no policy."""
+"""Readers of files by suffix. Each raises PolicyError, beginning with `policy <file>:`, if the file has no policy."""
 Found = TypeVar("Found")
 PICKLES: Final = (".zip", *classifiers.SUFFIXES)
-"""Those of them that hold pickles."""
+"""Suffixes of sources that contain pickles."""
 
 
 def pickled(request: ExportRequest) -> list[str]:
-    """Return the files of a request that hold pickles: opening one runs the code that is in it."""
+    """Return the files of a request that contain pickles. Opening a pickle runs the code in it."""
     source = [] if is_reference(request.source) or not request.source.lower().endswith(PICKLES) else [request.source]
     plain = request.normalise in (None, AS_THEY_ARE) or str(request.normalise).endswith(".npz")
     return source if plain else [*source, str(request.normalise)]
 
 
 def convert(model: MDP, request: ExportRequest) -> Original:
-    """Return the policy of a source as ONNX, with what the original does in every state.
+    """Return the policy of a source as ONNX, with the original's choices in every state.
 
-    `module.py:name` is a function of a state; or a function without arguments that returns a torch module, a classifier
-    or such a function; or one of these itself. Raises PolicyError.
+    `module.py:name` is a function of a state, a torch module or a classifier, or a function without arguments that
+    returns one of these. Raises PolicyError.
     """
     suffix = Path(request.source).suffix.lower()
     if is_reference(request.source):
@@ -61,7 +61,8 @@ def convert(model: MDP, request: ExportRequest) -> Original:
 def on_first(tables: Sequence[MDP], use: Callable[[MDP], Found]) -> Found:
     """Return the result for the first table whose observations fit the policy.
 
-    Raises PolicyError: none fits; the error on the first, and where others differ, what else it was called with.
+    Raises PolicyError if none fits. The message has the error for the first table and, if other errors differ, the
+    other widths of observations.
     """
     errors: list[PolicyError] = []
     for model in tables:
@@ -71,13 +72,16 @@ def on_first(tables: Sequence[MDP], use: Callable[[MDP], Found]) -> Found:
             errors.append(error)
     first = errors[0]
     if len({str(error) for error in errors}) == 1:
-        raise first  # it has nothing to do with how much the policy sees
+        raise first  # the error does not depend on the width of the observations
     widths = " nor ".join(str(each.observations.shape[1]) for each in tables if each.observations is not None)
     raise PolicyError(f"{first}. It takes neither {widths} numbers: states, or states and inputs") from first
 
 
 def loaded(source: str) -> Anything:
-    """Return what `module.py:name` names, or what that returns, if it is a function without arguments. PolicyError."""
+    """Return the object that `module.py:name` names or, if it is a function without arguments, its result.
+
+    Raises PolicyError.
+    """
     value = load_object(source, PolicyError)
     ready = is_module(value) or (hasattr(value, "predict") and not isinstance(value, type))
     if callable(value) and not ready and _takes_nothing(value):

@@ -1,4 +1,4 @@
-"""A policy that a user gives beside recordings: which columns it sees, known before anything is learned."""
+"""A policy that a user gives beside recordings. The columns that it sees are known before anything is learned."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class GivenPolicy:
     """A policy that a user gives.
 
     Attributes:
-        source: as the user named it.
-        function: of recorded columns, if it is one.
-        classifier: with `predict`, if it is one.
-        seen: the columns that it takes as numbers, or each of several choices that it may take; empty: it takes the
-            number of a state, or it is a function.
+        source: name of the policy, as the user gave it.
+        function: a function of recorded columns, if the policy is one.
+        classifier: an object with `predict`, if the policy is one.
+        seen: the columns that the policy takes as numbers, or several possible choices of columns; empty if it takes
+            the number of a state or is a function.
     """
 
     source: str
@@ -49,7 +49,7 @@ class GivenPolicy:
     def of(cls, source: str, names: Sequence[str], roles: Roles) -> GivenPolicy:
         """Return the policy of a source for recordings with these columns.
 
-        Raises PolicyError: there is no such file, its parameters are no columns, or it takes another number of them.
+        Raises PolicyError if the file does not exist, if the parameters are not columns, or if their number is wrong.
         """
         where, suffix = f"policy {source}", Path(source).suffix.lower()
         if not is_reference(source) and not Path(source).is_file():
@@ -81,13 +81,13 @@ class GivenPolicy:
 
     @property
     def sees_columns(self) -> bool:
-        """Whether it sees columns of the recordings, and not the number of a state."""
+        """Whether the policy sees columns of the recordings, and not the number of a state."""
         return self.function is not None or bool(self.seen)
 
     def chosen(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
-        """Return what a function or a classifier does on rows. `model`: has the actions. Raises PolicyError.
+        """Return the choices of a function or a classifier on rows. `model`: gives the actions. Raises PolicyError.
 
-        `limit`: rows on which a function may fail.
+        `limit`: number of rows on which a function may fail.
         """
         if self.function is not None:
             return self.function.answers(rows, model, limit)
@@ -116,14 +116,14 @@ def _of_network(content: bytes, choices: Sequence[tuple[str, ...]], where: str) 
         return ()
     width = shape[1] if len(shape) == 2 else None
     if len(choices) == 1 and len(choices[0]) == 1 and width != 1:
-        return ()  # one column may name states, of which a network takes one-hot vectors
+        return ()  # a single column may have names of states, which a network takes as one-hot vectors
     return _of_width(width, choices, where)
 
 
 def _of_width(
     width: object, choices: Sequence[tuple[str, ...]], where: str, named: str = ""
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the choices of so many columns; PolicyError if there is none."""
+    """Return the choices with `width` columns. Raises PolicyError if there is none."""
     found = tuple(each for each in choices if not isinstance(width, int | np.integer) or len(each) == width)
     if found:
         return found

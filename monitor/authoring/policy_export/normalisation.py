@@ -1,7 +1,8 @@
-"""Statistics that normalise observations, baked into an exported network: (x - mean) / sqrt(var + epsilon), clipped.
+"""Statistics that normalise observations and become part of a network: (x - mean) / sqrt(var + epsilon), clipped.
 
-Files: `.npz` with `mean`, `var`, and optionally `epsilon` (1e-8) and `clip`, as for Gymnasium's `NormalizeObservation`
-(mean and variance of its `obs_rms`); or `.pkl` of stable-baselines3's `VecNormalize`; opening one executes code.
+Files are `.npz` with `mean`, `var`, and optionally `epsilon` (1e-8) and `clip`, as for Gymnasium's
+`NormalizeObservation` (mean and variance of its `obs_rms`), or `.pkl` of stable-baselines3's `VecNormalize`. Opening a
+`.pkl` executes code.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from monitor.model.unpack import check_archive
 from monitor.user_code import explained
 
 AS_THEY_ARE: Final = "none"
-"""Instead of a file: the user says that observations are not normalised."""
+"""Given instead of a file if observations are not normalised."""
 
 LARGEST: Final = 64 << 20
-"""Most bytes of a `.npz` file with statistics, packed and unpacked: 4 million numbers."""
+"""Largest size in bytes of a `.npz` file with statistics, packed and unpacked: 4 million numbers."""
 
 _DEFAULTS: Final = (("epsilon", 1e-8), ("clip", np.inf))
 
@@ -34,7 +35,7 @@ _DEFAULTS: Final = (("epsilon", 1e-8), ("clip", np.inf))
 class Normalisation:
     """Mean, scale (positive) and clip of each number of an observation, [D].
 
-    `clip`: each normalised number is cut off at -clip and clip; infinity: nowhere.
+    `clip`: each normalised number is limited to the range from -clip to clip; infinity: no limit.
     """
 
     mean: Floats
@@ -75,7 +76,7 @@ def _of_npz(file: Path) -> Normalisation:
 def _of_pickle(file: Path) -> Normalisation:
     with file.open("rb") as opened:
         held: Anything = pickle.load(opened)  # noqa: S301 - the user's own file, as the command says
-    found = getattr(held, "__dict__", {})  # a VecNormalize without environment looks for missing attributes for ever
+    found = getattr(held, "__dict__", {})  # a VecNormalize without environment searches missing attributes for ever
     if "obs_rms" not in found and "norm_obs" not in found:
         raise PolicyError(f"it holds {type(held).__name__}, not a VecNormalize")
     if not found.get("norm_obs", True):
@@ -87,7 +88,7 @@ def _of_pickle(file: Path) -> Normalisation:
         return _normalisation(statistics.mean, statistics.var, epsilon, clip)
     from gymnasium.spaces import flatdim  # noqa: PLC0415 - of stable-baselines3
 
-    parts = [  # of a Dict, in Gymnasium's order; those without statistics are left as they are
+    parts = [  # parts of a Dict, in Gymnasium's order; parts without statistics are not changed
         _normalisation(statistics[name].mean, statistics[name].var, epsilon, clip)
         if name in statistics
         else Normalisation(np.zeros(flatdim(space)), np.ones(flatdim(space)), np.full(flatdim(space), np.inf))

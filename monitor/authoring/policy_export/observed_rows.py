@@ -1,4 +1,4 @@
-"""Recorded rows as what a policy sees: columns by name, and the columns of state and inputs as numbers."""
+"""Recorded rows in the form that a policy sees: columns by name, and the columns of state and inputs as numbers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from monitor.evaluation.models import places
 from monitor.model.mdp import MDP
 
 MOST: Final = 100_000
-"""Rows that are kept; of more, every second one, every fourth one, and so on."""
+"""Largest number of rows that are kept. If there are more, every second row is kept, or every fourth, and so on."""
 
 
 TRIED: Final = 100
-"""Rows on which a function is tried before anything is learned."""
+"""Number of rows on which a function is tried before anything is learned."""
 
 
 def offered(names: Iterable[str], roles: Roles) -> tuple[str, ...]:
-    """Return the columns that a policy may see: not those of what follows its choice."""
+    """Return the columns that a policy may see. These exclude columns that are known only after its choice."""
     after = {roles.action, roles.reward, roles.terminated, roles.truncated, *roles.next_state} - {*roles.state}
     return tuple(name for name in names if name not in after)
 
@@ -36,9 +36,9 @@ class ObservedRows:
     """Recorded rows, [n].
 
     Attributes:
-        columns: name -> value of each row, as it was recorded: whole numbers, numbers, Booleans, text, or None.
-        state, inputs: names of the columns of the state, and of inputs.
-        of: [n] the state of a table that each row is in; None where there is no table.
+        columns: name -> recorded value of each row: whole numbers, numbers, Booleans, text, or None.
+        state, inputs: names of the columns of the state, and of the inputs.
+        of: [n] state of each row in a table; None without a table.
         places: file and number of each row, or empty.
     """
 
@@ -60,7 +60,7 @@ class ObservedRows:
         return replace(self, columns=columns, of=None if self.of is None else self.of[rows], places=places)
 
     def numbers(self, names: Sequence[str], where: str) -> Floats:
-        """Return columns as numbers, [n, k]. Raises PolicyError, which begins with `where`: one of them holds text."""
+        """Return columns as numbers, [n, k]. Raises PolicyError, which begins with `where`, if a column has text."""
         found = []
         for name in names:
             try:
@@ -75,7 +75,10 @@ class ObservedRows:
         return np.stack(found, axis=1)
 
     def table(self, names: Sequence[str], model: MDP, where: str) -> MDP:
-        """Return a table with a state for each row, where all actions of `model` are available and columns are seen."""
+        """Return a table with one state for each row.
+
+        The table has all actions of `model`, and the columns are its observations.
+        """
         return places(len(self), model, "recorded rows", observations=self.numbers(names, where))
 
 
@@ -85,9 +88,10 @@ def observed_rows(
     state_of: Callable[[RowBatch], Ints] | None = None,
     first: int | None = None,
 ) -> ObservedRows:
-    """Return at most `MOST` rows of recordings, evenly from all, without those whose state is missing.
+    """Return at most `MOST` rows of recordings, spread evenly over all rows. Rows without a state are left out.
 
-    `state_of`: the state of each row of a batch, negative: not known. `first`: return so many of the first rows.
+    `state_of`: returns the state of each row of a batch; negative: not known. `first`: return only this number of the
+    first rows.
     """
     names = offered(sources[0].names(), roles)
     needed = (*roles.state, *roles.inputs)
@@ -120,7 +124,7 @@ def observed_rows(
 
 
 def _plain(values: AnyArray) -> list[object]:
-    """Return values as Python has them; None for one that is missing."""
+    """Return values as Python objects; None for a missing value."""
     found: list[object] = values.tolist()
     if values.dtype.kind == "f":
         return [None if value != value else value for value in found]  # noqa: PLR0124 - NaN

@@ -1,4 +1,4 @@
-"""A policy before export: its network, and what the original does in every state of the model."""
+"""A policy before export: its network, and the original's choices in every state of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from monitor.policy.draft import OutputKind
 from monitor.policy.export import table_onnx
 
 Anything = Any
-"""An object of a package that may not be installed, or of the user."""
+"""An object of the user, or of a package that may not be installed."""
 
 MEMORY: Final = (
     "a policy with memory cannot be evaluated in states alone. Of an agent that is an sb3-contrib RecurrentPPO export "
@@ -27,20 +27,20 @@ MEMORY: Final = (
     "gymnasium.wrappers.FrameStackObservation(env, n), train a policy without recurrence on it, and explore the same "
     "environment with --key observation"
 )
-"""What to do about a recurrent policy."""
+"""Advice on recurrent policies."""
 
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What the user said about a policy.
+    """The user's request to export a policy.
 
     Attributes:
         source: a file, or `module.py:name`.
         weights: file with the parameters of a torch module, or None.
         normalise: file with the statistics that normalise observations, or None.
-        sees: what a function is called with: `observation`, `index`, `valuation` or `name`; None: the default.
+        sees: argument of a function: `observation`, `index`, `valuation` or `name`; None: the default.
         output: kind of a network's output; None: the default.
-        stochastic: the agent draws its actions; None: as the source suggests.
+        stochastic: True if the agent samples its actions; None: as the source suggests.
     """
 
     source: str
@@ -53,16 +53,16 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class Original:
-    """A policy as ONNX, with what the original does.
+    """A policy as ONNX, with the choices of the original.
 
     Attributes:
         content: the ONNX bytes.
-        kind: of the output.
-        stochastic: the agent draws its actions.
-        actions: [S], the original's greedy actions; or None if `scores` say it all.
-        scores: [S, A], the original's scores or probabilities; or None if it returns actions only.
-        assumed: what was assumed, a sentence each.
-        mask: the agent rules out unavailable actions itself.
+        kind: kind of the output.
+        stochastic: True if the agent samples its actions.
+        actions: [S], the original's greedy actions; None if `scores` determine them.
+        scores: [S, A], the original's scores or probabilities; None if it returns only actions.
+        assumed: the assumptions, one sentence each.
+        mask: True if the agent itself rules out unavailable actions.
     """
 
     content: bytes
@@ -74,15 +74,15 @@ class Original:
     mask: bool = False
 
     def assuming(self, sentence: str) -> Original:
-        """Return the same with one more assumption, the first."""
+        """Return the same policy with one more assumption, which comes first."""
         return replace(self, assumed=[sentence, *self.assumed])
 
 
 def tabulated(values: AnyArray, model: MDP, request: ExportRequest, assumed: Sequence[str]) -> Original:
     """Return a policy as a table over the states: actions [S] of the model, or scores or probabilities [S, A].
 
-    A matrix whose rows are probabilities is drawn from, unless the request says otherwise; another one is greedy.
-    Raises PolicyError: a wrong shape, or an action that does not exist.
+    If the rows of a matrix are probabilities, actions are sampled from them unless the request says otherwise; any
+    other matrix is greedy. Raises PolicyError for a wrong shape, or an action that does not exist.
     """
     where = f"policy {request.source}"
     if values.shape == (model.states,):
@@ -111,11 +111,11 @@ def tabulated(values: AnyArray, model: MDP, request: ExportRequest, assumed: Seq
 def tabulated_inputs(
     values: AnyArray, of: Ints, model: MDP, request: ExportRequest, assumed: Sequence[str]
 ) -> Original:
-    """Return a policy as a table over the states, from what it does on each input [M] of the states `of` [M].
+    """Return a policy as a table over the states, from its choice for each input [M] of the states `of` [M].
 
-    `values`: actions [M], or scores or probabilities [M, A]. Its choice in a state is the mean over the inputs there,
-    unless that is one action everywhere; where there is no input, what it does most often. Raises PolicyError as
-    `tabulated`.
+    `values`: actions [M], or scores or probabilities [M, A]. The choice in a state is the mean over its inputs; if
+    every state then has one certain action, the policy is a table of actions. A state without inputs gets the most
+    frequent choice. Raises PolicyError as `tabulated`.
     """
     if np.array_equal(of, np.arange(model.states)):
         return tabulated(values, model, request, assumed)
@@ -132,9 +132,9 @@ def tabulated_inputs(
 
 
 def chances_of(values: AnyArray, model: MDP, request: ExportRequest) -> Floats:
-    """Return the probabilities of actions [n, A] of a policy that says actions [n], or scores or probabilities [n, A].
+    """Return the probabilities of actions [n, A] from actions [n], or from scores or probabilities [n, A].
 
-    Raises PolicyError: an action that does not exist, or a score that is not finite.
+    Raises PolicyError if an action does not exist or a score is not finite.
     """
     where = f"policy {request.source}"
     if values.ndim > 1:
@@ -158,12 +158,11 @@ def _chances(original: Original) -> Floats:
 
 
 def action_numbers(given: AnyArray, model: MDP, where: str) -> Ints:
-    """Return actions [n], as a function, a classifier or a table gives them, as those of the model.
+    """Return actions [n] of a function, a classifier or a table as numbers of the model's actions.
 
-    Numbers are indices, also as floats, unless actions have numbers for names (`ActionNames`); text is the name of an
-    action, or else a number; False and True are actions of these names, or else 0 and 1.
-
-    Raises PolicyError: an entry is none of these. Whether indices are below A is for the caller to check.
+    Numbers are indices, also as floats, unless the names of actions are numbers (`ActionNames`). A text is the name of
+    an action, or else a number. False and True are actions of these names, or else 0 and 1. Raises PolicyError if an
+    entry is none of these. The caller must check that indices are below A.
     """
     if given.dtype.kind in "iu" and model.named_actions.by_index:
         return given.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Python functions as policies: called in every state of the model, and written as a table."""
+"""Python functions as policies. They are called in every state of the model, and written as a table."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from monitor.model.mdp import MDP
 from monitor.user_code import explained
 
 SEES = ("observation", "valuation", "name", "index")
-"""What a function may be called with."""
+"""Possible arguments of a function."""
 
 
 def of_function(function: Callable[[Anything], object], model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a function that returns an action (number or name), or A scores or probabilities.
 
-    It is called twice in every state, with each observation that was recorded there, the second time in reverse order.
-
-    Raises PolicyError: it fails, returns something else, or returns different things for one state.
+    The function is called twice in every state, with each observation recorded there; the second time in reverse order.
+    Raises PolicyError if it fails, returns anything else, or returns different results for the same state.
     """
     where = f"policy {request.source}"
     sees, states, of = shown_states(model, request, where)
@@ -47,9 +46,9 @@ def of_function(function: Callable[[Anything], object], model: MDP, request: Exp
 
 
 def shown_states(model: MDP, request: ExportRequest, where: str) -> tuple[str, Sequence[Anything], Ints]:
-    """Return what a function sees, by name; all that it sees in the states [M], and the state of each.
+    """Return the kind of the function's argument, all its arguments in the states [M], and the state of each.
 
-    Raises PolicyError if the model lacks it.
+    Raises PolicyError if the model has no arguments of this kind.
     """
     held: dict[str, Sequence[Anything] | None] = {
         "observation": None if model.inputs is None else list(model.inputs[0]),
@@ -76,7 +75,10 @@ def _answer(function: Callable[[Anything], object], state: Anything, model: MDP,
 
 
 def answer_of(answer: object, model: MDP, where: str) -> AnyArray:
-    """Return what a policy says as an action [], or as A scores or probabilities [A]. PolicyError: it is none."""
+    """Return a policy's result as an action [], or as A scores or probabilities [A].
+
+    Raises PolicyError.
+    """
     try:
         values = np.asarray(answer)
         alone = values.shape == () or (values.shape == (1,) and model.actions > 1)

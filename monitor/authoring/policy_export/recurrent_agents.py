@@ -1,7 +1,7 @@
 """Recurrent agents of sb3-contrib (RecurrentPPO) as ONNX networks with named states.
 
-An agent with memory cannot be compared in every state, so it is compared on random sequences of observations, over
-several episodes: what the agent's own `predict` remembers of an episode before must be gone at the start of the next.
+An agent with memory cannot be compared in every state. So it is compared on random sequences of observations over
+several episodes. At the start of an episode, the agent's own `predict` must have forgotten the episode before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from monitor.user_code import explained
 STATES: Final = (State(input="h_in", output="h_out"), State(input="c_in", output="c_out"))
 """Hidden state and cell state of the LSTM."""
 EPISODES, LONGEST = 20, 30
-"""Random episodes that are compared, and the most steps of one."""
+"""Number of random episodes that are compared, and their largest number of steps."""
 
 
 class RecurrentExport(NamedTuple):
@@ -45,9 +45,9 @@ class RecurrentExport(NamedTuple):
 
     Attributes:
         content: the ONNX bytes.
-        manifest: of the policy.
-        agreement: with the agent.
-        assumed: what was taken for granted, in sentences.
+        manifest: manifest of the policy.
+        agreement: result of the comparison with the agent.
+        assumed: the assumptions, in sentences.
     """
 
     content: bytes
@@ -57,9 +57,9 @@ class RecurrentExport(NamedTuple):
 
 
 def is_recurrent(source: str) -> bool:
-    """Return whether a source is the file of a recurrent agent, by its settings. Raises PolicyError: it is a bad one.
+    """Return whether a source is the file of a recurrent agent, judged by its settings.
 
-    No pickle is opened.
+    Raises PolicyError for a bad file. No pickle is opened.
     """
     return source.lower().endswith(".zip") and Path(source).is_file() and algorithm_of(source) == RECURRENT
 
@@ -67,8 +67,8 @@ def is_recurrent(source: str) -> bool:
 def export_recurrent(model: MDP, request: ExportRequest, target: Path) -> RecurrentExport:
     """Return the agent in a file as ONNX, compared with its own `predict`.
 
-    Where the model's states are hidden, it sees the observations. `target`: the file that will have it. Raises
-    PolicyError as `of_agent` does.
+    If the model's states are hidden, the agent sees the observations. `target`: the file to be written. Raises
+    PolicyError as `of_agent`.
     """
     shown = readable(model, "observation")
     where = f"policy {request.source}"
@@ -103,7 +103,7 @@ def export_recurrent(model: MDP, request: ExportRequest, target: Path) -> Recurr
     drawn = manifest.model_copy(update={"mode": "stochastic"})
     reader = RecurrentReader(exported.content, drawn, shown.without_samples(), everything, str(target))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # for one observation at a time more threads only wait for each other
+    torch.set_num_threads(1)  # with one observation at a time, several threads only wait for each other
     try:
         differences = list(_differences(torch, agent, given, reader, shown.states))
     except PolicyError:
@@ -126,7 +126,7 @@ def export_recurrent(model: MDP, request: ExportRequest, target: Path) -> Recurr
 
 
 def _scores(policy: Anything) -> Anything:
-    """Return the function of an observation and the two states that gives logits and the states afterwards."""
+    """Return a function from an observation and the two memory states to logits and the next memory states."""
 
     def actor(seen: Anything, hidden: Anything, cell: Anything) -> Anything:
         features = policy.pi_features_extractor(seen)
@@ -137,7 +137,7 @@ def _scores(policy: Anything) -> Anything:
 
 
 def _episodes(count: int) -> Iterator[list[int]]:
-    """Yield random sequences of what may be read, the same at each call."""
+    """Yield random sequences of observations, which are the same at each call."""
     rng = np.random.default_rng(1)
     for _ in range(EPISODES):
         yield rng.integers(count, size=rng.integers(1, LONGEST + 1)).tolist()
@@ -146,7 +146,7 @@ def _episodes(count: int) -> Iterator[list[int]]:
 def _differences(
     torch: Anything, agent: Anything, given: Anything, reader: RecurrentReader, count: int
 ) -> Iterator[tuple[int, str]]:
-    """Yield what is read, and a sentence, where the network does not what the agent does."""
+    """Yield an observation and a sentence for each step where the network differs from the agent."""
     state: Anything = None
     for number, episode in enumerate(_episodes(count)):
         memory = 0
@@ -166,7 +166,7 @@ def _differences(
 
 
 def _chances(torch: Anything, policy: Anything, batch: Anything, before: Anything, begins: Anything) -> Floats:
-    """Return the probabilities [A] of the agent's actions, by its own methods."""
+    """Return the probabilities [A] of the agent's actions, computed by its own methods."""
     lstm = policy.lstm_actor
     zeros = np.zeros((lstm.num_layers, 1, lstm.hidden_size), np.float32)
     pair = tuple(torch.as_tensor(each) for each in (before or (zeros, zeros)))

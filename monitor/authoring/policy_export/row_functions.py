@@ -1,7 +1,7 @@
 """Python functions of recorded columns as policies.
 
-A parameter that is named like a column gets the value of that column. A function whose only needed parameter is named
-otherwise gets a dict of all columns. Nothing is asked where a value that a function reads is missing.
+A parameter with the name of a column gets the value of this column. A function with one required parameter of another
+name gets a dict of all columns. A function is not called on a row if a value that it reads is missing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from monitor.model.mdp import MDP
 from monitor.user_code import explained
 
 AGAIN = 1_000
-"""Rows on which a function is called again, in reverse order."""
+"""Number of rows on which a function is called again, in reverse order."""
 
 
 @dataclass(frozen=True)
 class RowFunction:
-    """A function of recorded columns. `columns`: that it gets by name; empty: it gets a dict of all of them."""
+    """A function of recorded columns. `columns`: columns that it gets by name; empty: it gets a dict of all columns."""
 
     function: Callable[..., Anything]
     columns: tuple[str, ...]
@@ -36,11 +36,11 @@ class RowFunction:
 
     @classmethod
     def of(cls, function: Callable[..., Anything], offered: Sequence[str], where: str) -> RowFunction:
-        """Return a function with the columns that it takes, of those `offered`. Raises PolicyError: they do not fit."""
+        """Return a function with the columns that it takes from `offered`. Raises PolicyError if they do not fit."""
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
-            return cls(function, (), where)  # as builtins have none
+            return cls(function, (), where)  # builtins have no signature
         named = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
         needed = [each.name for each in named if each.default is each.empty]
         by_name = [each for each in named if each.name in offered and each.kind is not each.POSITIONAL_ONLY]
@@ -56,18 +56,22 @@ class RowFunction:
         )
 
     def tried(self, rows: ObservedRows) -> None:
-        """Call it on rows. Raises PolicyError if it fails on most of those that have what it reads."""
+        """Call the function on rows.
+
+        Raises PolicyError if it fails on most of the rows that have the values it reads.
+        """
         said = [self._said(rows, n) for n in range(len(rows))]
         failed = [each for each in said if isinstance(each, PolicyError)]
         if failed and 2 * len(failed) > sum(each is not MISSING for each in said):
             raise failed[0]
 
     def answers(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
-        """Return what it says of rows: actions [k], or scores or probabilities [k, A]. `model`: has the actions.
+        """Return the function's results on rows: actions [k], or scores or probabilities [k, A].
 
-        It is called once for each different row, and not where a column that it reads is missing. Rows on which it
-        fails, or says what is no action, are left out too, if the limit allows so many. Raises PolicyError: it does not
-        allow it, no row is left, or the function returns different things for one row.
+        `model`: gives the actions. The function is called once for each different row, and not if a column that it
+        reads is missing. Rows on which it fails or does not return an action are also left out, if the limit allows as
+        many. Raises PolicyError if the limit does not allow it, if no row is left, or if the function returns different
+        results for the same row.
         """
         names = self.columns or tuple(rows.columns)
         keys = list(zip(*(rows.columns[name] for name in names), strict=True))
@@ -101,7 +105,7 @@ class RowFunction:
         return Answered(rows[kept], values, tuple(notes))
 
     def _again(self, rows: ObservedRows, first: Mapping[int, int], answers: Mapping[int, AnyArray], model: MDP) -> None:
-        """Raise PolicyError if it returns something else when it is called again."""
+        """Raise PolicyError if the function returns another result when it is called again."""
         known = list(answers)
         for n in reversed(known[:: -(-len(known) // AGAIN) or 1]):
             again = self._answer(rows, first[n], model)
@@ -123,7 +127,7 @@ class RowFunction:
             return error
 
     def _said(self, rows: ObservedRows, n: int) -> object:
-        """Return what it says of a row; MISSING if a value that it reads is missing; a PolicyError if it fails."""
+        """Return the function's result on a row; MISSING if it reads a missing value; a PolicyError if it fails."""
         names = self.columns or tuple(rows.columns)
         row = _Row({name: rows.columns[name][n] for name in names})
         if self.columns and row.missing:
@@ -144,12 +148,12 @@ class RowFunction:
 
 
 MISSING: Final = object()
-"""In place of an answer: a value that the function reads is missing."""
+"""Result for a row in which a value that the function reads is missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """What a policy says of recorded rows: `rows` [k], `values` [k] or [k, A], and which rows it was not asked on."""
+    """Results of a policy on recorded rows: `rows` [k], `values` [k] or [k, A], and notes on rows without a result."""
 
     rows: ObservedRows
     values: AnyArray
@@ -157,7 +161,7 @@ class Answered:
 
 
 class _Row(dict[str, object]):
-    """A row as a function gets it, without the values that are `missing`; `read`: it has asked for one of those."""
+    """A row as the argument of a function, without the `missing` values. `read`: True if a missing value was read."""
 
     def __init__(self, values: Mapping[str, object]) -> None:
         super().__init__({name: value for name, value in values.items() if value is not None})
@@ -178,5 +182,5 @@ class _Row(dict[str, object]):
 
 
 def _typed(key: tuple[object, ...]) -> tuple[object, ...]:
-    """Return a key in which 1, 1.0 and True differ."""
+    """Return a key in which 1, 1.0 and True are different."""
     return tuple((type(value), value) for value in key)

@@ -1,8 +1,9 @@
-"""Policies of stable-baselines3 and sb3-contrib in their `.zip` files. Opening one executes code: it holds pickles.
+"""Policies of stable-baselines3 and sb3-contrib in their `.zip` files. Opening a file executes code in its pickles.
 
-An observation of the model is that of the agent, flattened by Gymnasium's rule. What stable-baselines3 gives a network
-is nearly that: discrete parts are one-hot in both, boxes keep their shape, a Dict is a dictionary of its parts. So the
-export cuts the flat vector into these parts. The original gets the observations that Gymnasium makes of the vector.
+An observation of the model is the agent's observation, flattened by Gymnasium's rule. The input that stable-baselines3
+gives to a network is almost the same: discrete parts are one-hot in both, but boxes keep their shape, and a Dict is a
+dictionary of its parts. So the export cuts the flat vector into these parts. The original gets the observations that
+Gymnasium makes from the vector.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from monitor.user_code import explained
 
 _LARGEST_DATA: Final = 64 << 20
 _LARGEST_ONE_HOT: Final = 1 << 26
-"""Most numbers in the observations of all states."""
+"""Largest number of values in the observations of all states."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class _Algorithm:
     """An algorithm whose policies can be exported.
 
     Attributes:
-        package: that has it.
-        kind: of its scores.
-        module: beginning of the name of its policies' module; empty: a class of the user's, or one of several.
-        setting: that its file has, and those of the algorithms after it lack.
+        package: package of the algorithm.
+        kind: kind of its scores.
+        module: first part of the name of its policies' module; empty: a class of the user, or one of several.
+        setting: a setting that is in its files, but not in those of the algorithms after it.
     """
 
     package: str
@@ -58,18 +59,18 @@ _ALGORITHMS: Final = {
     "A2C": _Algorithm("stable_baselines3", "logits", "", "normalize_advantage"),
     "DQN": _Algorithm("stable_baselines3", "q_values", "", "exploration_fraction"),
 }
-"""In the order in which they are recognised."""
+"""The algorithms in the order in which they are tried."""
 
 RECURRENT: Final = "RecurrentPPO"
-"""The algorithm whose policies remember; `recurrent_agents` exports them."""
+"""The algorithm whose policies have memory. `recurrent_agents` exports them."""
 
 _EXPORTED: Final = f"{', '.join(sorted(_ALGORITHMS))} can be exported; a policy of continuous actions fits no model"
 
 
 def read_zip(model: MDP, request: ExportRequest) -> Original:
-    """Return the policy of a `.zip` file of stable-baselines3, its algorithm found in the file.
+    """Return the policy of a `.zip` file of stable-baselines3. The algorithm is found in the file.
 
-    Raises PolicyError: not such a file, or as `of_agent`.
+    Raises PolicyError if it is not such a file, or as `of_agent`.
     """
     algorithm = algorithm_of(request.source)
     if algorithm == RECURRENT:
@@ -80,15 +81,15 @@ def read_zip(model: MDP, request: ExportRequest) -> Original:
 
 
 def is_agent(value: object) -> bool:
-    """Return whether a value is an agent of stable-baselines3, by its attributes."""
+    """Return whether a value is an agent of stable-baselines3, judged by its attributes."""
     return all(hasattr(value, name) for name in ("predict", "policy", "observation_space", "action_space"))
 
 
 def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
-    """Return the policy of an agent. The original is what its `predict` does in every state, after normalisation.
+    """Return the policy of an agent. The original is the agent's `predict` in every state, after normalisation.
 
-    Raises PolicyError: a recurrent policy, another algorithm or space, or torch cannot export it; or it was trained on
-    normalised observations and the request does not say how.
+    Raises PolicyError if the policy is recurrent, if the algorithm or a space is not supported, if torch cannot export
+    it, or if it was trained on normalised observations and the request does not say how.
     """
     where = f"policy {request.source}"
     torch = torch_or_error(request.source)
@@ -112,9 +113,9 @@ def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
 
 
 def algorithm_of(source: str) -> str:
-    """Return the name of the algorithm, by the settings in the file, which are read without opening its pickles.
+    """Return the name of the algorithm, found in the file's settings without opening its pickles.
 
-    Raises PolicyError: not such a file, or an algorithm that cannot be exported.
+    Raises PolicyError if it is not such a file, or if the algorithm cannot be exported.
     """
     try:
         with zipfile.ZipFile(source) as archive:
@@ -124,7 +125,7 @@ def algorithm_of(source: str) -> str:
         module = str(data["policy_class"].get("__module__", ""))
     except (OSError, KeyError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise PolicyError(f"policy {source}: not a file of stable-baselines3 ({explained(error)})") from error
-    if "recurrent" in module or "lstm" in json.dumps(sorted(data)).lower():  # whatever its policy's class is called
+    if "recurrent" in module or "lstm" in json.dumps(sorted(data)).lower():  # for any name of the policy's class
         return RECURRENT
     for name, algorithm in _ALGORITHMS.items():
         if module.startswith(algorithm.module) and algorithm.setting in data:
@@ -133,7 +134,7 @@ def algorithm_of(source: str) -> str:
 
 
 def loaded_agent(algorithm: str, source: str) -> Anything:
-    """Return the agent in a file; this opens its pickles. Raises PolicyError."""
+    """Return the agent in a file. This opens its pickles. Raises PolicyError."""
     try:
         package = import_module(_ALGORITHMS[algorithm].package)
     except ImportError as error:
@@ -141,16 +142,16 @@ def loaded_agent(algorithm: str, source: str) -> Anything:
         raise PolicyError(f"policy {source}: needs {name}: {to_install('train')}") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other versions
+            warnings.simplefilter("ignore")  # about other versions
             return getattr(package, algorithm).load(source, device="cpu")
     except Exception as error:
         raise PolicyError(f"policy {source}: cannot be loaded ({explained(error)})") from error
 
 
 def seeing(agent: Anything, model: MDP) -> MDP:
-    """Return the model with one-hot observations if it has none and the agent sees the number of the state.
+    """Return the model with one-hot observations, if it has no observations and the agent sees the number of the state.
 
-    The monitor gives a network the same.
+    The monitor gives a network the same observations.
     """
     from gymnasium.spaces import Discrete  # noqa: PLC0415 - of stable-baselines3
 
@@ -162,7 +163,7 @@ def seeing(agent: Anything, model: MDP) -> MDP:
 
 
 def check_spaces(agent: Anything, model: MDP, where: str) -> None:
-    """Raise PolicyError unless the action space is that of the model, and observations are its flattened ones."""
+    """Raise PolicyError unless the action space and the flattened observations are those of the model."""
     from gymnasium import spaces  # noqa: PLC0415 - of stable-baselines3
     from stable_baselines3.common.preprocessing import is_image_space  # noqa: PLC0415 - likewise
 
@@ -191,7 +192,7 @@ def _width(space: Anything) -> int:
 
 
 def _parts(space: Anything) -> Iterator[tuple[Anything, int, int]]:
-    """Yield each part of a space that has no parts itself, with its place [begin, end) in the flat vector."""
+    """Yield each part of a space that has no parts itself, with its range [begin, end) in the flat vector."""
     end = 0
     for each in _members(space).values() or (space,):
         for part, first, last in _parts(each) if _members(each) else ((each, 0, _width(each)),):
@@ -200,14 +201,14 @@ def _parts(space: Anything) -> Iterator[tuple[Anything, int, int]]:
 
 
 def _members(space: Anything) -> dict[str, Anything]:
-    """Return the parts of a Dict by name, in Gymnasium's order; empty for another space."""
+    """Return the parts of a Dict by name, in Gymnasium's order; no parts for another space."""
     from gymnasium.spaces import Dict  # noqa: PLC0415 - of stable-baselines3
 
     return dict(space.spaces) if isinstance(space, Dict) else {}
 
 
 def _cut(space: Anything, flat: Anything) -> Anything:
-    """Return the parts of flat observations [n, D], a tensor, as a policy's features extractor takes them."""
+    """Return the parts of flat observations [n, D], a tensor, in the form that a policy's features extractor takes."""
     from gymnasium.spaces import Box  # noqa: PLC0415 - of stable-baselines3
 
     members, end, found = _members(space), 0, {}
@@ -220,9 +221,10 @@ def _cut(space: Anything, flat: Anything) -> Anything:
 
 
 def unflattened(space: Anything, flat: Floats, where: str) -> Anything:
-    """Return flat observations [n, D] as the agent's `predict` takes them: an array, or a dictionary of arrays.
+    """Return flat observations [n, D] in the form that the agent's `predict` takes: an array or a dictionary of arrays.
 
-    Numbers of boxes may be normalised, so they are not converted. Raises PolicyError: one is not of the space.
+    Numbers of boxes may be normalised, so they are not converted. Raises PolicyError if an observation is not in the
+    space.
     """
     from gymnasium import spaces  # noqa: PLC0415 - of stable-baselines3
 
@@ -276,7 +278,7 @@ def _scores_of(torch: Anything, policy: Anything, algorithm: str, where: str) ->
 
 
 def module_of(torch: Anything, policy: Anything, scores: Callable[..., Anything]) -> Anything:
-    """Return a torch module of flattened observations, and whatever else `scores` takes after the observation."""
+    """Return a torch module whose inputs are flattened observations and the further arguments of `scores`."""
     base: Anything = torch.nn.Module
     space = policy.observation_space
 
@@ -294,13 +296,11 @@ def module_of(torch: Anything, policy: Anything, scores: Callable[..., Anything]
 
 
 def as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None, request: ExportRequest) -> list[str]:
-    """Return what is assumed about the normalisation of observations, a sentence, or nothing if the agent shows it.
+    """Return a sentence on the assumed normalisation of observations, or nothing if the agent shows it.
 
-    An agent keeps the last observation of its training, and another one as the environment gave it: on-policy
-    algorithms have that under VecNormalize alone.
-
-    Raises PolicyError: it learned under VecNormalize, and the request does not say with which statistics; or it did
-    not, and the request has some.
+    An agent keeps the last observation of its training, and also the raw observation of the environment. On-policy
+    algorithms keep the raw one only under VecNormalize. Raises PolicyError if the agent learned under VecNormalize and
+    the request does not give the statistics, or if it did not and the request gives statistics.
     """
     from gymnasium.spaces import Box  # noqa: PLC0415 - of stable-baselines3
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: PLC0415 - likewise
@@ -342,7 +342,7 @@ def _among(rows: Floats, seen: AnyArray) -> bool:
 
 
 def _flattened(space: Anything, batch: Anything) -> Floats:
-    """Return a batch of the agent's observations as flat vectors [n, D]; numbers of boxes are not converted."""
+    """Return a batch of the agent's observations as flat vectors [n, D]. Numbers of boxes are not converted."""
     from gymnasium import spaces  # noqa: PLC0415 - of stable-baselines3
 
     members = _members(space)
@@ -363,7 +363,7 @@ def _evaluated(
     *,
     mask: bool,
 ) -> tuple[Anything, Floats]:
-    """Return the actions [S] of the agent's own `predict`, and its scores [S, A]; `mask`: it is given masks."""
+    """Return the actions [S] of the agent's own `predict`, and its scores [S, A]. `mask`: give masks to the agent."""
     assert model.observations is not None, "it was checked"
     flat = model.observations.astype(np.float64)
     if normalisation is not None:
@@ -381,7 +381,7 @@ def _evaluated(
 
 
 def _own_scores(policy: Anything, given: Anything) -> Anything:
-    """Return the scores of a policy by its own methods, which preprocess observations."""
+    """Return the scores of a policy, computed by its own methods, which preprocess observations."""
     if hasattr(policy, "q_net"):
         return policy.q_net(given)
     if hasattr(policy, "quantile_net"):

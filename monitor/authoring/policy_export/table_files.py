@@ -18,17 +18,18 @@ from monitor.model.mdp import MDP
 SUFFIXES = (".json", ".csv", ".npy")
 
 LARGEST_ARRAY = 256 << 20
-"""Most bytes of a `.npy` file: 32 million probabilities."""
+"""Largest size in bytes of a `.npy` file: 32 million probabilities."""
 
 LARGEST_TEXT = 64 << 20
-"""Most bytes of a text file, whose numbers take many times as much memory."""
+"""Largest size in bytes of a text file. Its numbers take many times as much memory."""
 
 
 def read_table(model: MDP, request: ExportRequest) -> Original:
-    """Return the policy of a table file. Raises PolicyError: unreadable, malformed, or not of the model's shape.
+    """Return the policy of a table file.
 
-    CSV: with a header `state,action`, one line for each state in any order, by number or by name; without one, line s
-    has the action of state s, or A numbers.
+    Raises PolicyError if it is unreadable, malformed, or not of the model's shape. A CSV file with a header
+    `state,action` has one line for each state in any order, by number or by name. Without a header, line s has the
+    action of state s, or A numbers.
     """
     file = Path(request.source)
     suffix = file.suffix.lower()

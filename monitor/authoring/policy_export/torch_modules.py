@@ -1,4 +1,4 @@
-"""Modules of torch as ONNX: from a user's own function, as in CleanRL, or built for a policy of another library."""
+"""Modules of torch as ONNX: from a user's own function, as in CleanRL, or made for a policy of another library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPSET: Final = 17
 
 @dataclass(frozen=True)
 class Exported:
-    """A network as ONNX bytes. `normalisation`: what is baked in, or None."""
+    """A network as ONNX bytes. `normalisation`: the normalisation that is part of the network, or None."""
 
     content: bytes
     normalisation: Normalisation | None
@@ -52,10 +52,9 @@ def is_module(value: object) -> bool:
 def of_module(module: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a torch module that maps observations [n, D] to scores [n, A].
 
-    A module without `forward` that has an `actor`, as CleanRL's agents have, is taken for its actor, after its
-    `network` if it has one. Parameters come from `request.weights`, if given.
-
-    Raises PolicyError: it has memory, fails, or does not fit the model.
+    If a module has no `forward` but an `actor`, as agents of CleanRL have, its policy is the actor after its `network`,
+    if it has one. `request.weights` gives the parameters, if set. Raises PolicyError if the module has memory, fails,
+    or does not fit the model.
     """
     where = f"policy {request.source}"
     torch = torch_or_error(request.source)
@@ -112,10 +111,10 @@ def network_onnx(
     *,
     remembered: Mapping[State, Anything] = MappingProxyType({}),
 ) -> Exported:
-    """Return a module as ONNX, with input `observation` [batch, D] and the output [batch, A], normalisation included.
+    """Return a module as ONNX with input `observation` [batch, D] and output [batch, A], normalisation included.
 
-    `remembered`: further inputs and outputs, with an example of each tensor; then the batch is 1. Raises PolicyError:
-    torch cannot export it.
+    `remembered`: further inputs and outputs, with an example of each tensor; the batch is then 1. Raises PolicyError if
+    torch cannot export the module.
     """
     assert model.observations is not None, "the caller has looked"
     width = int(model.observations.shape[1])
@@ -126,7 +125,7 @@ def network_onnx(
     buffer = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # deprecations, and constants found while tracing
+            warnings.simplefilter("ignore")  # about deprecations, and constants found while tracing
             torch.onnx.export(
                 whole,
                 (torch.as_tensor(example), *remembered.values()),
@@ -159,14 +158,14 @@ def _with_normalisation(torch: Anything, module: Anything, statistics: Normalisa
             self.register_buffer("clip", clip)
 
         def forward(self, observation: Anything, *remembered: Anything) -> Anything:
-            scaled = (observation.double() - self.mean) / self.scale  # 64 bits, as the original does it
+            scaled = (observation.double() - self.mean) / self.scale  # 64 bits, as in the original
             return self.inner(torch.maximum(torch.minimum(scaled, self.clip), -self.clip).float(), *remembered)
 
     return Normalised()
 
 
 def _head(torch: Anything, module: Anything, where: str, assumed: list[str]) -> Anything:
-    """Return what maps an observation to scores."""
+    """Return the module that maps an observation to scores."""
     module.eval()
     if type(module).forward is not torch.nn.Module.forward:
         return module

@@ -1,4 +1,4 @@
-"""How good a model is, and what is proposed on it: the numbers of the verdict that `cfmon init` ends with."""
+"""Quality of a model and of the formula proposed on it: the numbers of the verdict at the end of `cfmon init`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from monitor.types import RestsOn
 
 @dataclass(frozen=True)
 class AlarmRates:
-    """How often a formula fires, as measured on recorded paths.
+    """Rates of a formula's alarms, measured on recorded paths.
 
     Attributes:
         measured: the counts.
@@ -28,17 +28,17 @@ class AlarmRates:
 
     @cached_property
     def alarms(self) -> Estimate:
-        """Alarms in one step."""
+        """Number of alarms in one step."""
         return self._rate("alarms", "steps")
 
     @cached_property
     def false(self) -> Estimate:
-        """Alarms in one step that no event followed within the horizon."""
+        """Number of alarms in one step that are not followed by an event within the horizon."""
         return self._rate("false", "steps")
 
     @cached_property
     def preceded(self) -> Estimate:
-        """Fraction of the events before which an alarm fired within the horizon."""
+        """Fraction of the events that have an alarm within the horizon before them."""
         return proportion(self._counts("preceded"), self._counts("events"))
 
     def _rate(self, part: str, whole: str) -> Estimate:
@@ -50,19 +50,19 @@ class AlarmRates:
 
 @dataclass(frozen=True)
 class Assessment:
-    """What is known of a model and of a formula on it; None and empty: not judged.
+    """Results on a model and on a formula. Values that were not judged are None or empty.
 
     Attributes:
         label: the event.
-        skills: of its forecasts, one for each horizon.
-        problems: why the model is not good enough, apart from its forecasts.
-        past: what the past still tells, if the model has states.
-        bases: what the values of the formula rest on from the start, as `Engines.rests_on`.
-        alarms: of the proposed formula.
-        horizon: of that formula.
-        day: steps in a day.
-        unjudged: what cannot be judged, and why.
-        held_out: the forecasts are of episodes that the model was not learned from.
+        skills: skill of its forecasts for each horizon.
+        problems: further reasons why the model is not good enough.
+        past: gains in forecasts from knowing more of the past, if the model has states.
+        bases: what the formula's values rest on at the start, as in `Engines.rests_on`.
+        alarms: rates of the proposed formula.
+        horizon: horizon of the proposed formula.
+        day: number of steps in a day.
+        unjudged: what could not be judged, with the reasons.
+        held_out: True if the forecasts are for episodes that the model was not learned from.
     """
 
     label: str
@@ -78,26 +78,26 @@ class Assessment:
 
     @property
     def refused(self) -> bool:
-        """True if the forecasts can be judged and none is better than simple rules: then no formula is proposed."""
+        """True if the forecasts can be judged and none is better than simple rules. Then no formula is proposed."""
         judged = [each for each in self.skills if each.known]
         return bool(judged) and not any(each.better for each in judged)
 
     @property
     def main(self) -> ForecastSkill | None:
-        """The forecasts that the formula relies on; without a formula, the best that can be judged."""
+        """The forecasts that the formula relies on. Without a formula, the best forecasts that can be judged."""
         judged = [each for each in self.skills if each.known]
         mine = [each for each in judged if each.horizon == self.horizon]
         return max(mine or judged, key=lambda each: (each.better, each.log_gain.low), default=None)
 
     @property
     def good(self) -> bool:
-        """True if nothing that could be judged counts against the model."""
+        """True if no result counts against the model."""
         main = self.main
         return not self.problems and not self.refused and (main is None or (main.better and main.calibrated))
 
     @property
     def doubt(self) -> str:
-        """The worst that counts against the model, without what to do about it; empty if nothing does."""
+        """The worst problem of the model, without the advice on it; "" if there is no problem."""
         if self.good:
             return ""
         if self.main is not None and not self.main.better:

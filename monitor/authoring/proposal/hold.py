@@ -1,4 +1,4 @@
-"""How long a takeover should last: unsafe episodes and steps of the fallback, for each number of steps, exactly."""
+"""Lengths of takeovers: the fractions of unsafe episodes and of fallback steps for each length, computed exactly."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 
 HOLDS: Final = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40)
-"""Smallest lengths of takeovers that are compared."""
+"""Values of `hold` that are compared: smallest lengths of takeovers, in steps."""
 
 WORTH: Final = 0.01
-"""A longer takeover is worth it while each further step spares this fraction of the unsafe episodes without a guard."""
+"""A takeover should last longer if each further step saves this fraction of the episodes unsafe without a guard."""
 
 LONGEST: Final = 200
-"""Most steps of an episode that are calculated."""
+"""Largest number of steps of an episode in the calculation."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Guarded:
 def guarded(
     model: MDP, policies: Mapping[str, object], candidate: CandidateFormula, paths: Sequence[RecordedPath]
 ) -> list[Guarded]:
-    """Return what a guard would do to episodes that begin as the recorded ones and are as long: no guard, then `HOLDS`.
+    """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
-    Exact in the model, as a Markov chain of state and remaining steps of the takeover. The alarm is taken to fire where
-    the agent's own policy misses the formula's threshold from now on, and to want a takeover where the fallback meets
-    it: what was observed before, and the monitor's delay, are left out.
-
-    `policies`: as for `monitor.values`, with `nominal` and `fallback`.
+    The first result is without a guard, then there is one for each of `HOLDS`. The results are exact in the model, as a
+    Markov chain of the state and the remaining steps of the takeover. The alarm is assumed to fire if the agent's own
+    policy misses the formula's threshold from now on, and to want a takeover if the fallback meets it. Earlier
+    observations and the monitor's delay are ignored. `policies`: as for `monitor.values`, with `nominal` and
+    `fallback`.
     """
     goal = f'P=? [ G<={candidate.horizon} !"{candidate.label}" ]'
     fires = values(goal, model=model, policies=policies) < candidate.threshold
@@ -72,7 +72,7 @@ def guarded(
 
 
 def proposed(rows: Sequence[Guarded]) -> int | None:
-    """Return the longest of the lengths whose further steps are `WORTH` it; None: a guard spares no unsafe episode."""
+    """Return the longest length whose further steps are `WORTH` it; None if a guard saves no unsafe episode."""
     if not rows or rows[-1].unsafe >= rows[0].unsafe:
         return None
     best = rows[1]
@@ -97,8 +97,9 @@ def _episodes(
 ) -> tuple[Floats, Floats]:
     """Return the probability of an unsafe state within `length` steps, and the expected steps of the fallback: [S].
 
-    `where`: the alarm fires, it wants a takeover, the state is safe. Backward induction over the steps left. Columns
-    are the steps for which a takeover must still last, from 0 (it ends unless the alarm fires); then no takeover.
+    `where`: for each state, whether the alarm fires, whether it wants a takeover, and whether the state is safe. This
+    is backward induction over the remaining steps. Columns are the remaining steps of a takeover, from 0 (it ends
+    unless the alarm fires); the last column is for no takeover.
     """
     fires, wants, safe = where
     unsafe = np.repeat((~safe).astype(float)[:, None], hold + 1, axis=1)

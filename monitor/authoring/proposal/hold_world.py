@@ -1,4 +1,4 @@
-"""How long a takeover should last in a world with numbers: episodes of an agent with a guard, simulated."""
+"""Lengths of takeovers in a world with numbers, compared on simulated episodes of an agent with a guard."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from monitor.worlds import CheckedWorld
 from monitor.worlds.world_policies import as_world_policy
 
 EPISODES: Final = 2_000
-"""Simulated episodes for each length of takeovers, with the same noise: unsafe fractions are known to about 0.01."""
+"""Number of simulated episodes for each length, with the same noise. The error of unsafe fractions is about 0.01."""
 NONE: Final = -1
-"""Steps that a takeover must still last, where there is none."""
+"""Number of remaining steps of a takeover while there is no takeover."""
 TINY: Final = 1e-12
 
 
 class _Alarms:
-    """Whether the alarm fires, and wants a takeover, by the nearest state of a table."""
+    """Whether the alarm fires, and whether it wants a takeover, in the nearest state of a table."""
 
     def __init__(self, table: MDP, policies: Mapping[str, object], candidate: CandidateFormula) -> None:
         assert table.observations is not None
@@ -49,11 +49,11 @@ def guarded_in_world(
     *,
     seed: int,
 ) -> list[Guarded]:
-    """Return what a guard would do to episodes that begin as the recorded ones and are as long: no guard, then `HOLDS`.
+    """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
-    Episodes are simulated in the world. Whether the alarm fires in a state is taken from `table`, the world as a table
-    over recorded states and the policies on it, and rules are those of `hold.guarded`. Inputs are resampled from the
-    first ones of a path, if the world resamples.
+    The first result is without a guard, then there is one for each of `HOLDS`. Episodes are simulated in the world.
+    `table`, the world as a table over recorded states with the policies on it, says whether the alarm fires in a state.
+    The rules are those of `hold.guarded`. Inputs are resampled from the first inputs of a path, if the world resamples.
     """
     paths, numbers = recorded
     first = np.array([path.states[0] for path in paths])
@@ -88,7 +88,7 @@ def guarded_in_world(
 
 
 def _chosen(decided: Floats | Ints, luck: Floats) -> Ints:
-    """Return actions [n] of what a policy decides, actions or distributions, by uniform numbers [n]."""
+    """Return actions [n] from a policy's actions or distributions, with uniform numbers [n]."""
     if decided.ndim == 1:
         return np.asarray(decided, dtype=np.int64)
     passed = (luck[:, np.newaxis] > decided.cumsum(axis=1)).sum(axis=1)
@@ -96,7 +96,7 @@ def _chosen(decided: Floats | Ints, luck: Floats) -> Ints:
 
 
 def _inputs(world: CheckedWorld, first: Floats, length: int, seed: int) -> Floats:
-    """Return the inputs of each step [length, n, i] after the first ones [n, i]."""
+    """Return the inputs of each step [length, n, i], starting from the first inputs [n, i]."""
     drawn = np.repeat(first[np.newaxis], length, axis=0)
     chances = np.random.default_rng((seed, 0)).uniform(size=len(first))
     for one in np.unique(first, axis=0) if world.recorded_steps else ():

@@ -1,4 +1,4 @@
-"""Candidate formulas measured: recorded paths through the same monitor as live steps.
+"""Measures candidate formulas: recorded paths go through the same monitor as live steps.
 
 Candidates compare the same values with different thresholds, so the monitor has one formula for each value.
 """
@@ -40,12 +40,12 @@ Sent = tuple[RawState, RawInputs | None]
 """State and inputs of a step, as an agent sends them."""
 
 SECOND = 0.1
-"""Time of the replayed clock between two steps; the figures do not depend on it."""
+"""Time between two steps on the replayed clock, in seconds. The figures do not depend on it."""
 
 
 @dataclass(frozen=True)
 class CandidateFormula:
-    """A formula: its horizon, its offset (takeover so many steps ago), its threshold, the unsafe label, its alarm."""
+    """A formula: its horizon, offset (the takeover is this many steps ago), threshold, unsafe label and alarm."""
 
     horizon: int
     offset: int
@@ -72,18 +72,21 @@ class PathAlarms(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate on recorded paths.
+    """Figures of a candidate on recorded paths.
 
     Attributes:
         candidate: the formula.
-        steps, answered: steps of the paths, and verdicts on them.
-        alarms: number of alarms. false: of those, how many no unsafe event followed within the horizon.
-        events, preceded: unsafe events, and those before which an alarm fired within the horizon. An alarm that has
-            fired for longer warns of nothing.
+        steps, answered: number of steps of the paths, and of verdicts on them.
+        alarms: number of alarms.
+        false: number of alarms that are not followed by an unsafe event within the horizon.
+        events, preceded: number of unsafe events, and of those with an alarm within the horizon before them. An alarm
+            that has fired for longer does not count.
         lead: median number of steps from that alarm to the event, or None.
-        regret, unavoidable: verdicts that the requirement is violated, by whether the fallback would have met it.
+        regret, unavoidable: number of verdicts that the requirement is violated: the fallback would have met it, or
+            not.
         first: number of the path with the first alarm that preceded an event, else with the first alarm, or None.
-        leads: steps from each such alarm to its event. paths: the counts of each path.
+        leads: number of steps from each such alarm to its event.
+        paths: the counts of each path.
     """
 
     candidate: CandidateFormula
@@ -107,7 +110,7 @@ class Measured:
 
     @property
     def balance(self) -> float:
-        """F1 score: harmonic mean of the fraction of alarms that are not false and of the events preceded."""
+        """F1 score: harmonic mean of the fraction of alarms that are not false and the fraction of events preceded."""
         if not self.alarms or not self.events:
             return 0.0
         precision, recall = 1 - self.false / self.alarms, self.preceded / self.events
@@ -116,7 +119,7 @@ class Measured:
 
 @dataclass
 class FormulaTrace:
-    """What one formula did: per path the first steps of its alarms, and its verdicts by outcome."""
+    """Record of one formula: for each path the first steps of its alarms, and its verdicts by outcome."""
 
     alarms: dict[int, list[int]] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -125,7 +128,7 @@ class FormulaTrace:
 
 @dataclass
 class _Candidate:
-    """What one candidate does. `nominal`, `fallback`: names of the formulas of its values."""
+    """One candidate with its alarm and its record. `nominal`, `fallback`: names of the formulas of its values."""
 
     candidate: CandidateFormula
     nominal: str
@@ -134,7 +137,7 @@ class _Candidate:
     trace: FormulaTrace = field(default_factory=FormulaTrace)
 
     def take(self, values: Mapping[str, Quantity], number: int, seq: int) -> None:
-        """Take the values at a step of a path; without both there is no verdict."""
+        """Take the values at a step of a path. Without both values there is no verdict."""
         if not {self.nominal, self.fallback} <= values.keys():
             return
         one, other = (self._compared(values[name]) for name in (self.nominal, self.fallback))
@@ -147,7 +150,7 @@ class _Candidate:
             self.trace.alarms.setdefault(number, []).append(seq)
 
     def _compared(self, quantity: Quantity) -> Quantity:
-        """Return a value with whether it meets the threshold; None where what was never recorded decides that."""
+        """Return a value and whether it meets the threshold; None if this depends on rows that were never recorded."""
         ends = {passes(value, ">=", self.candidate.threshold) for value in (quantity.value, *(quantity.extremes or ()))}
         return replace(quantity, holds=ends.pop() if len(ends) == 1 else None)
 
@@ -159,9 +162,10 @@ def measured(
     paths: Sequence[RecordedPath],
     report: Callable[[int], None] = lambda _: None,
 ) -> list[Measured]:
-    """Replay the paths through a monitor of all candidates; `report` gets the number of steps done.
+    """Replay the paths through a monitor of all candidates. `report` is called with the number of steps done.
 
-    Steps that are impossible in `model` leave the formulas without a verdict, as live. Raises what `Monitor` raises.
+    If a step is impossible in `model`, the formulas have no verdict on it, as in the live monitor. Raises the errors of
+    `Monitor`.
     """
     specs = value_formulas(candidates)
     monitor = Monitor(model, policies, list(specs.values()), trust=TrustSettings(enabled=False))
@@ -170,9 +174,9 @@ def measured(
 
 
 def value_formulas(candidates: Sequence[CandidateFormula]) -> dict[str, FormulaSpec]:
-    """Return the formulas of the values that candidates compare with their thresholds, by their texts.
+    """Return text -> formula, for the values that candidates compare with their thresholds.
 
-    No candidate depends on bands, and they cost as much as a verdict on each of a hundred models.
+    The formulas have no bands, because no candidate uses them and they cost as much as verdicts on a hundred models.
     """
     texts = dict.fromkeys(text for each in candidates for text in _values_of(each))
     return {text: FormulaSpec(f"v{i}", text, bands="off") for i, text in enumerate(texts)}
@@ -190,9 +194,9 @@ def compared(
     paths: Sequence[RecordedPath],
     labels: Mapping[str, Bools],
 ) -> list[Measured]:
-    """Return what candidates do, from what a monitor of their values says: `specs`, and `steps` as `replayed` has them.
+    """Return the figures of candidates, from a monitor of their values.
 
-    `labels`: [S] each, of the states of the paths.
+    `specs`: formulas of the values. `steps`: as from `replayed`. `labels`: [S] each, for the states of the paths.
     """
     rows = []
     for each in candidates:
@@ -218,9 +222,9 @@ def replayed(
     sent: Callable[[int], Sent],
     report: Callable[[int], None],
 ) -> Iterator[tuple[int, int, list[Notice]]]:
-    """Yield the number of a path, the step, and what the monitor says there.
+    """Yield the number of a path, the step, and the monitor's notices at this step.
 
-    `names`: of its model's actions. `sent`: what an agent sends of a state.
+    `names`: names of the model's actions. `sent`: state -> the values that an agent sends.
     """
     clock = 0
     for number, path in enumerate(paths):
@@ -251,7 +255,7 @@ def _observations(
 
 
 def take(notice: Notice, traces: Mapping[str, FormulaTrace], number: int, seq: int) -> None:
-    """Add what a notice says to the trace of its formula; `number`: of the path, `seq`: the step."""
+    """Add a notice to the record of its formula. `number`: number of the path. `seq`: number of the step."""
     match notice:
         case Judged(formula=name, verdict=verdict) if verdict.outcome is not None:
             traces[name].outcomes[verdict.outcome] += 1
@@ -267,7 +271,7 @@ def take(notice: Notice, traces: Mapping[str, FormulaTrace], number: int, seq: i
 def summary_of(
     candidate: CandidateFormula, trace: FormulaTrace, paths: Sequence[RecordedPath], unsafe: Bools
 ) -> Measured:
-    """Return what a formula did on the paths. `unsafe`: which of their states are, [S]."""
+    """Return the figures of a formula on the paths. `unsafe`: whether each state is unsafe, [S]."""
     leads: list[int] = []
     counts: list[PathAlarms] = []
     warned: list[int] = []

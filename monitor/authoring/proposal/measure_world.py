@@ -1,6 +1,6 @@
-"""Candidate formulas measured in a world with numbers, where values are drawn.
+"""Measures candidate formulas in a world with numbers, where values are sampled.
 
-The formula that is chosen is then replayed as the monitor runs it.
+The chosen formula is then replayed in the way that the monitor runs it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from monitor.types import Sampling, StreamSettings, TrustSettings
 from monitor.worlds import CheckedWorld
 
 ERROR: Final = 0.1
-"""Half-width of the interval of a value, when no more is drawn. Values near 0 and 1 are more precise."""
+"""Half-width of the interval at which sampling of a value stops. Values near 0 and 1 are more precise."""
 
 
 def measured_in_world(
@@ -39,8 +39,8 @@ def measured_in_world(
 ) -> list[Measured]:
     """Replay the paths through a monitor of the values that the candidates compare with their thresholds.
 
-    `recorded`: paths, and what the numbers of their states are. `report` gets the number of steps done. Raises what
-    `Monitor` raises.
+    `recorded`: paths, and the numbers of their states. `report` is called with the number of steps done. Raises the
+    errors of `Monitor`.
     """
     paths, numbers = recorded
     specs = value_formulas(candidates)
@@ -66,11 +66,11 @@ def replayed_alone(
     *,
     names: ActionNames,
 ) -> Measured:
-    """Return what a monitor of one formula does on each path, as the first that it sees.
+    """Return the figures of one formula, with a new monitor for each path.
 
-    Noise depends on agent, episode, step and number of the test, so `cfmon replay` of such a path alone, by the same
-    agent in its episode 1, draws the same numbers and raises the same alarms. `names`: of the actions. `unsafe`: which
-    states of the paths are.
+    Noise depends on agent, episode, step and number of the test. So `cfmon replay` of such a path alone, by the same
+    agent in its episode 1, draws the same noise and raises the same alarms. `names`: names of the actions. `unsafe`:
+    whether each state of the paths is unsafe.
     """
     paths, numbers = recorded
     trace, done = FormulaTrace(), 0

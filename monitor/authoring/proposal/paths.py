@@ -1,4 +1,4 @@
-"""Paths to measure formulas on: held-out recordings, or episodes simulated in a model."""
+"""Paths for measuring formulas: held-out recordings, or episodes simulated in a model."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from monitor.model.mdp import MDP
 
 EVENTS: Final = 100
 FEWEST: Final = 3_000
-"""Formulas are measured on so many unsafe events, and on so many steps at least, if there are as many."""
+"""Formulas are measured on `EVENTS` unsafe events and at least `FEWEST` steps, if the paths have as many."""
 
 LONGEST: Final = 1000
-"""Most steps of a simulated episode."""
+"""Largest number of steps of a simulated episode."""
 
 
 @dataclass(frozen=True)
 class RecordedPath:
-    """Path of an episode, or of a part of one between gaps.
+    """Path of an episode, or of a part of an episode between gaps.
 
     Attributes:
-        states: [n + 1] states of the model. actions: [n].
-        ended: the episode terminated in the last state.
+        states: [n + 1] states of the model.
+        actions: [n].
+        ended: True if the episode terminated in the last state.
     """
 
     states: Ints
@@ -38,7 +39,7 @@ class RecordedPath:
 
 
 def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
-    """Return the paths of recorded transitions, in the states and actions of the model."""
+    """Return the paths of recorded transitions, with the states and actions of the model."""
     if not len(held.state):
         return []
     after = where.of(held.code)
@@ -52,9 +53,9 @@ def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
 
 
 def simulated(model: MDP, policy: Floats, steps: int, rng: np.random.Generator) -> list[RecordedPath]:
-    """Return episodes of the policy [S, A] in the model, together about `steps` steps.
+    """Return episodes of the policy [S, A] in the model, with about `steps` steps in total.
 
-    An episode ends in an absorbing state, or after `LONGEST` steps. The model must have an initial distribution.
+    An episode ends in an absorbing state or after `LONGEST` steps. The model must have an initial distribution.
     """
     assert model.initial is not None, "episodes start somewhere"
     found: list[RecordedPath] = []
@@ -66,7 +67,7 @@ def simulated(model: MDP, policy: Floats, steps: int, rng: np.random.Generator) 
             actions.append(int(rng.choice(model.actions, p=policy[states[-1]])))
             successors, probabilities = model.row(states[-1], actions[-1])
             states.append(int(rng.choice(successors, p=probabilities)))
-        if not actions:  # episodes that end where they start
+        if not actions:  # episodes end in their first state
             break
         found.append(RecordedPath(np.array(states), np.array(actions), model.is_absorbing(states[-1])))
         done += len(actions)
@@ -80,9 +81,10 @@ def first_steps(paths: Sequence[RecordedPath], most: int) -> list[RecordedPath]:
 
 
 def measured_paths(paths: Sequence[RecordedPath], unsafe: Bools, steps: int | None, most: int) -> list[RecordedPath]:
-    """Return the first paths, to measure formulas on: `steps` steps, or if that is None, until there are enough events.
+    """Return the first paths, for measuring formulas: `steps` steps or, if `steps` is None, enough events.
 
-    Those are `EVENTS` unsafe events in at least `FEWEST` steps; `most`: steps without them. `unsafe`: [S] states.
+    Enough means `EVENTS` unsafe events in at least `FEWEST` steps. `most`: largest number of steps if events are too
+    few. `unsafe`: [S] whether each state is unsafe.
     """
     if steps is not None:
         return first_steps(paths, steps)
@@ -93,13 +95,13 @@ def measured_paths(paths: Sequence[RecordedPath], unsafe: Bools, steps: int | No
 
 
 def unsafe_events(path: RecordedPath, unsafe: Bools) -> list[int]:
-    """Return the steps at which the path enters an unsafe state; a start in one is none."""
+    """Return the steps at which the path enters an unsafe state. An unsafe first state does not count."""
     holds = unsafe[path.states]
     return [int(t) + 1 for t in np.flatnonzero(holds[1:] & ~holds[:-1])]
 
 
 def outcomes_of(paths: Sequence[RecordedPath], unsafe: Bools) -> Outcomes:
-    """Return what came after each step of the paths. `unsafe`: which of their states are, [S]."""
+    """Return the outcomes after each step of the paths. `unsafe`: whether each state of the paths is unsafe, [S]."""
     lengths = [len(path.actions) for path in paths]
     ended = np.zeros(sum(lengths), np.bool_)
     ended[np.cumsum(lengths)[np.array(lengths) > 0] - 1] = [path.ended for path in paths if len(path.actions)]

@@ -1,4 +1,4 @@
-"""Policies proposed from a model: the deployed one from frequencies, a fallback by backward induction."""
+"""Policies proposed from a model: the deployed policy from frequencies, and a fallback by backward induction."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 
 TIE = 1e-9
-"""Probabilities that differ by less are equal, and the action that the agent takes more often is preferred."""
+"""Probabilities that differ by less count as equal. Then the action that the agent takes more often is preferred."""
 
 
 def draws_of(model: MDP) -> Ints:
-    """Return how often each (state, action) was observed, [S, A]; 0 for models that were not learned."""
+    """Return the number of observations of each (state, action), [S, A]; 0 if the model was not learned."""
     if model.counts is None:
         return np.zeros((model.states, model.actions), np.int64)
     return model.counts.draws(model.indptr).reshape(model.states, model.actions)
 
 
 def action_frequencies(model: MDP) -> tuple[Floats, Bools]:
-    """Return a stochastic policy [S, A], the frequency of each action in each state, and which states have data [S].
+    """Return the frequency of each action in each state as a policy [S, A], and which states have data [S].
 
-    A state without data gets all actions with equal probability.
+    In a state without data, all actions have the same probability.
     """
     draws = draws_of(model)
     total = draws.sum(axis=1)
@@ -32,7 +32,7 @@ def action_frequencies(model: MDP) -> tuple[Floats, Bools]:
 
 
 def constant_policy(model: MDP, action: int) -> Ints:
-    """Return the policy [S] that always takes `action`. ModelError: it is unavailable in some state."""
+    """Return the policy [S] that always takes `action`. Raises ModelError if it is unavailable in some state."""
     missing = np.flatnonzero(~model.availability[:, action])
     if missing.size:
         taken = f"fallback do({model.named_actions.sent(action)})"
@@ -43,9 +43,9 @@ def constant_policy(model: MDP, action: int) -> Ints:
 def safest_policy(model: MDP, unsafe: Bools, horizon: int, usual: Floats | None = None) -> Ints:
     """Return actions [S] that maximise the probability of avoiding `unsafe` [S] for `horizon` steps.
 
-    Backward induction; the actions are those of its first step, in every step. Each learned row gets one imagined visit
-    that leads to an unsafe state, so that one lucky observation does not make an action safe. Of equally good actions,
-    the one with the highest probability under `usual` [S, A], then the lowest number.
+    The actions are those of the first step of backward induction, and are used in every step. Each learned row gets one
+    imagined visit that leads to an unsafe state, so that one lucky observation does not make an action look safe. Among
+    equally good actions, the one with the highest probability under `usual` [S, A] is chosen, then the lowest number.
     """
     trusted = np.ones((model.states, model.actions))
     if model.counts is not None:
@@ -64,7 +64,7 @@ def safest_policy(model: MDP, unsafe: Bools, horizon: int, usual: Floats | None 
 
 
 def expected(model: MDP, values: Floats) -> Floats:
-    """Return the expected value after each (state, action), [S, A]; 0 for unavailable ones."""
+    """Return the expected value after each (state, action), [S, A]; 0 for unavailable actions."""
     rows = np.repeat(np.arange(model.states * model.actions), np.diff(model.indptr))
     means = np.bincount(rows, model.probabilities * values[model.successors], model.states * model.actions)
     return np.asarray(means.reshape(model.states, model.actions), np.float64)

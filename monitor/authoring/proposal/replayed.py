@@ -1,7 +1,7 @@
-"""Formulas of a configuration on recorded steps: what they forecast, when their alarms fired, and what came.
+"""Formulas of a configuration on recorded steps: their forecasts, their alarms, and the outcomes.
 
 The steps go through a monitor with the formulas and, for each event, a query of its probability from now on. Whether
-the event came is read from the recorded states.
+the event happened is read from the recorded states.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from monitor.runtime.monitor import Monitor
 from monitor.types import Alert, FormulaSpec, Instant, Judged, Notice, Observation
 
 FORECAST: Final = "report-forecast-"
-"""Beginning of the names of the queries that are added."""
+"""Prefix of the names of the additional queries."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What a formula wants to avoid: a condition on the state, within a horizon. `path`: the path formula."""
+    """The event that a formula avoids: a condition on the state, within a horizon. `path`: the path formula."""
 
     condition: Formula
     horizon: int
@@ -39,17 +39,17 @@ class Event:
 
     @property
     def name(self) -> str:
-        """The condition, as it is written; a label without quotes."""
+        """The text of the condition; a label has no quotes."""
         return self.condition.name if isinstance(self.condition, Label) else print_formula(self.condition)
 
     @property
     def query(self) -> str:
-        """The query of the probability that it does not happen from now on."""
+        """The query for the probability that the event does not happen from now on."""
         return print_formula(Goal(WorldRef(), Probability(self.path)))
 
 
 def event_of(text: str) -> Event | None:
-    """Return what a formula wants to avoid; None if its goal is not of the form `P>=p [ G<=h CONDITION ]`."""
+    """Return the event that a formula avoids; None if its goal is not of the form `P>=p [ G<=h CONDITION ]`."""
     formula = parse(text)
     goal = formula.goal if isinstance(formula, Regret) else formula
     if not isinstance(goal, Goal) or goal.test is None or goal.test.comparison not in (">=", ">"):
@@ -75,7 +75,7 @@ def _on_state(formula: Formula) -> bool:
 
 
 def holds(formula: Formula, label: Callable[[str], Bools]) -> Bools:
-    """Return where a condition on the state holds. `label`: where a label does."""
+    """Return where a condition on the state holds. `label`: returns where a label holds."""
     match formula:
         case Label(name=name):
             return label(name)
@@ -92,7 +92,7 @@ def holds(formula: Formula, label: Callable[[str], Bools]) -> Bools:
 
 @dataclass(frozen=True)
 class ConfiguredFormula(CandidateFormula):
-    """A formula as it is written in a configuration."""
+    """A formula as written in a configuration."""
 
     written: str = ""
 
@@ -104,14 +104,15 @@ class ConfiguredFormula(CandidateFormula):
 
 @dataclass
 class Replay:
-    """Recorded steps as they go through a monitor.
+    """Recorded steps that go through a monitor.
 
     Attributes:
-        monitor: with the formulas, and the queries of `with_forecasts`.
-        read: the model's own state of an observation; raises InputError.
-        states: of all steps so far. paths: which of them each path has.
-        refused: messages whose state or action is none of the model's.
-        times: of the first and of the last step, seconds since the epoch.
+        monitor: monitor with the formulas and the queries of `with_forecasts`.
+        read: returns the model's own state for an observation; raises InputError.
+        states: states of all steps so far.
+        paths: indices in `states` of the steps of each path.
+        refused: number of messages whose state or action the model does not have.
+        times: times of the first and of the last step, in seconds since the epoch.
     """
 
     monitor: Monitor
@@ -127,7 +128,7 @@ class Replay:
     _values: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
 
     def take(self, observations: Iterable[tuple[Observation, Instant]]) -> None:
-        """Take steps in the order in which they came; those that arrive twice or late are left out."""
+        """Take steps in the order of their arrival. Steps that arrive twice or late are left out."""
         for step, now in observations:
             if self._keep(step):
                 self.times = (now.wall if self.times is None else self.times[0], now.wall)
@@ -168,20 +169,20 @@ class Replay:
 
     @property
     def day(self) -> float | None:
-        """Steps in a day, of all agents together; None without times."""
+        """Number of steps in a day, of all agents together; None without times."""
         if self.times is None or self.times[1] <= self.times[0]:
             return None
         return len(self.states) * 86_400.0 / (self.times[1] - self.times[0])
 
     def recorded_paths(self) -> list[RecordedPath]:
-        """Return the paths, with the numbers of steps as states."""
+        """Return the paths. The number of a step serves as its state."""
         return [
             RecordedPath(np.array(steps), np.zeros(len(steps) - 1, np.int64), self.ended[number])
             for number, steps in enumerate(self.paths)
         ]
 
     def rates(self, spec: FormulaSpec, event: Event, unsafe: Bools) -> AlarmRates:
-        """Return how often a formula fired. `unsafe`: after which steps the event's condition holds."""
+        """Return the rates of a formula's alarms. `unsafe`: whether the event's condition holds after each step."""
         formula = parse(spec.text)
         goal = formula if isinstance(formula, Goal | Regret) else None
         offset = 0 if goal is None else goal.world.offset
@@ -192,7 +193,7 @@ class Replay:
         return AlarmRates(summary_of(candidate, trace, self.recorded_paths(), unsafe))
 
     def skill(self, event: Event, unsafe: Bools) -> ForecastSkill:
-        """Return how good the forecasts of an event were."""
+        """Return the skill of the forecasts of an event."""
         values = self._values.get(query_name(event), {})
         said = np.array(
             [
@@ -210,7 +211,7 @@ class Replay:
 
 
 def with_forecasts(formulas: Sequence[FormulaSpec]) -> tuple[list[FormulaSpec], dict[str, Event]]:
-    """Return the formulas and the queries to add to them, and what each formula wants to avoid, where that is known."""
+    """Return the formulas with additional queries, and name -> event for each formula that has one."""
     events = {spec.name: event for spec in formulas if (event := event_of(spec.text)) is not None}
     queries = {query_name(event): FormulaSpec(query_name(event), event.query, bands="off") for event in events.values()}
     return [*formulas, *queries.values()], events

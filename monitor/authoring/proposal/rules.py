@@ -1,4 +1,4 @@
-"""Rules that choose horizon and threshold of a first formula. They are printed beside what they chose."""
+"""Rules that choose the horizon and the threshold of a first formula. They are printed beside the chosen values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SHORTEST: Final = 4
 LONGEST: Final = 40
 WITHOUT_EVENTS: Final = 20
 RARE: Final = 1.0
-"""Alarms per 1,000 steps that are accepted on recordings without unsafe events."""
+"""Number of alarms in 1,000 steps that is accepted on recordings without unsafe events."""
 
 
 def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
-    """Return the median number of steps before an unsafe event, within 4 to 40; 20 if there is no event.
+    """Return the median number of steps before an unsafe event, limited to 4 to 40; 20 if there is no event.
 
     Steps are counted from the start of the path, or from the event before.
     """
@@ -33,7 +33,7 @@ def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
 
 
 def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[CandidateFormula]:
-    """Return the formulas to compare: each threshold, with the horizon and with a quarter of it."""
+    """Return the formulas to compare: each threshold, with `horizon` and with a quarter of it."""
     return [
         CandidateFormula(each, offset, threshold, label, alarm)
         for each in horizons(horizon)
@@ -42,16 +42,16 @@ def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[
 
 
 def horizons(horizon: int) -> list[int]:
-    """Return the horizons to compare: a quarter of it, and itself."""
+    """Return the horizons to compare: a quarter of `horizon`, and `horizon` itself."""
     return list(dict.fromkeys((max(SHORTEST, horizon // 4), horizon)))
 
 
 def chosen(rows: Sequence[Measured]) -> tuple[Measured, str]:
     """Return the candidate to use, and the rule that chose it as a sentence.
 
-    With unsafe events: the best F1 score; if equal, the fewest alarms. If no candidate preceded an event, or there is
-    none: of those with at most one alarm in 1,000 steps the highest threshold; else the fewest alarms. Then the longer
-    horizon.
+    If a candidate preceded an unsafe event, the best F1 score wins; if equal, the fewest alarms. Otherwise the highest
+    threshold with at most one alarm in 1,000 steps wins or, without such a candidate, the fewest alarms. If still
+    equal, the longer horizon wins.
     """
     if any(row.balance for row in rows):
         best = max(rows, key=lambda row: (row.balance, -row.alarms, row.candidate.threshold, row.candidate.horizon))

@@ -1,4 +1,4 @@
-"""Forecasts by a table of a simulator, on episodes simulated in it: how much its states tell of the event."""
+"""Forecasts by a table of a simulator, on episodes simulated in the table: how well do its states predict the event?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.model.mdp import MDP
 
 
 def judge_of(model: MDP, policy: Floats, label: str, paths: Sequence[RecordedPath]) -> ForecastJudge:
-    """Return what judges forecasts of the label by a table under a policy [S, A], on paths simulated in it."""
+    """Return the judge of a table's forecasts of the label under a policy [S, A], on paths simulated in the table."""
     ends = np.array([model.is_absorbing(state) for state in range(model.states)])
     after = np.concatenate([path.states[1:] for path in paths])
 

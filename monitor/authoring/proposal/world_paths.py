@@ -1,4 +1,4 @@
-"""Recorded steps with numbers as paths to measure formulas on."""
+"""Recorded steps with numbers as paths for measuring formulas."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from monitor.authoring.proposal.paths import RecordedPath
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """What the states of paths are in a world with numbers: state [S, f] and inputs [S, i] of each of their numbers."""
+    """State [S, f] and inputs [S, i] in a world with numbers for each state number of the paths."""
 
     states: Floats
     inputs: Floats
 
     def sent(self, state: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return a state and the inputs that come with it, as an agent sends them."""
+        """Return a state and its inputs, as an agent sends them."""
         return tuple(self.states[state].tolist()), tuple(self.inputs[state].tolist())
 
 
 def numbered_paths(steps: RecordedSteps) -> tuple[list[RecordedPath], RecordedNumbers]:
-    """Return the paths of recorded steps, whose states are numbered by step, and what these numbers are.
+    """Return the paths of recorded steps, with states numbered by step, and the numbers of each state.
 
-    The last state of a path comes with the inputs of the step before. Whether an episode terminated there is not kept.
+    The last state of a path has the inputs of the step before. Whether an episode terminated there is not kept.
     """
     every = list(steps.by_path().values())
     last = [rows[-1] for rows in every]
