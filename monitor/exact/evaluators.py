@@ -65,12 +65,12 @@ from monitor.policy import PolicyTable
 from monitor.types import UNKNOWN_POLICY, BandSettings
 
 DELTA = BandSettings().delta
-"""Probability that the confidence set of learned rows misses one at any time, unless another is given."""
+"""Default probability that the confidence set of learned rows misses any row at any time."""
 MAX_VALUE_TABLES = 256
-"""Value tables kept at once; a table is needed again as long as its formula is watched."""
+"""Number of cached value tables; a table is needed again as long as its formula is monitored."""
 
 MAX_ENDED = 16
-"""Models kept in which an episode has ended; each is needed again when an episode ends in that very state."""
+"""Number of cached models with an ended episode; each is needed again when an episode ends in the same state."""
 
 
 class Evaluators:

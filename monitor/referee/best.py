@@ -35,7 +35,7 @@ from monitor.referee.world import Frame, Setting, World, intervene, position
 from monitor.types import CausalModel
 
 BEST_LIMIT = 2_000_000
-"""Most rows of one query: one for each offset, state, available action, residual, and number of changes left."""
+"""Largest number of rows of one query: one for each offset, state, available action, residual, and changes left."""
 TIE = 1e-12
 FOREVER = 1 << 62
 

@@ -14,7 +14,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import LimitError, ModelError
 
 MAX_NUMBERED = 10_000_000
-"""Different states of one `NumberedSimulator`."""
+"""Largest number of distinct states of one `NumberedSimulator`."""
 
 
 @runtime_checkable
