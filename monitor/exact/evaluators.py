@@ -436,8 +436,9 @@ class Evaluators:
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return whether a value depends on the policies that acted at the observed pairs, not only on their actions.
 
-        It does not if nominal replays the path, or if a deterministic policy replaces the policies for good. It always
-        does for decisions made for a goal, because unchanged decisions are made by the policies that acted.
+        It does not if nominal replays the path and no goal is nested, or if a deterministic policy replaces the
+        policies for good. It always does for decisions made for a goal, because the policies that acted make the
+        unchanged decisions.
         """
         if change.decides:
             return True

@@ -1,8 +1,9 @@
 """Particles: many sampled worlds at once, advanced along the observed path and beyond it.
 
 Each particle is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures),
-with its remaining obligation and the reward collected so far. The rules are those of `monitor.causal.World`, with noise
-instead of distributions: posterior noise up to the last observed pair, prior noise after it.
+with its remaining obligation and the reward collected so far. The rules are those of
+`monitor.causal.CounterfactualWorld`, with noise instead of distributions: posterior noise up to the last observed pair,
+prior noise after it.
 
 As long as no particle needs noise of its own, all particles are the same path, which is stored once.
 """

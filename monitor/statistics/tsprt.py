@@ -24,8 +24,9 @@ from monitor.statistics.samples import running, sample_array
 from monitor.statistics.strength import Strength, first_crossing, truth
 
 NODES = np.arange(-50.0, 9.0, 0.35)
-"""Nodes of `log_moment`, in widths from the peak. To the left, the integrand decreases like exp(m u), slowest for m = 2.
-To the right, it decreases faster than a Gaussian. It is analytic in a strip, so the sum converges exponentially."""
+"""Nodes of `log_moment`, in widths from the peak. To the left, the integrand decreases like exp(m u), slowest for
+m = 2. To the right, it decreases faster than a Gaussian. It is analytic in a strip, so the sum converges
+exponentially."""
 SLACK = 1e-9
 """Relative distance from the threshold within which rounding may move bounds to the wrong side."""
 ROWS = 1 << 12
