@@ -46,7 +46,7 @@ class Tables:
         return numbers
 
     def couplings(self, reader: Reader | None, dynamics: MDP) -> Couplings:
-        """Return the decisions of a policy with the rows of `dynamics`; None: the policy that acted continues."""
+        """Return the decisions of a policy (None: of the policy that acted) with the rows of `dynamics`."""
         key = reader, dynamics
         if key not in self._couplings:
             policy = self._filter.readings(reader or self._filter.nominal)

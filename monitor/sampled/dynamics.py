@@ -111,7 +111,7 @@ class RowDynamics:
         return ObservedRow(keys[row], chances[row], successor, chance)
 
     def beyond(self, given: ObservedRow) -> ObservedRow:
-        """Return that nothing is known about the noise."""
+        """Return an observed row without an observation, as the noise is unknown."""
         del given
         return NOTHING
 

@@ -84,7 +84,7 @@ class WorldSight:
         return states
 
     def available(self, states: Floats) -> Bools:
-        """Return that every action is available."""
+        """Return True [n, A], because every action is available."""
         return np.ones((len(states), self.actions), dtype=np.bool_)
 
 
