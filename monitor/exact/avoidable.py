@@ -26,7 +26,7 @@ from monitor.model import MDP
 from monitor.types import UNRECORDED, Avoidable, CausalModel, Changes, Recourse, Verdict
 
 MOST_CHANGES: Final = 3
-"""Largest number of changed decisions that is tried."""
+"""Largest number of changed decisions that are tried."""
 NESTED: Final = "decisions are not made for a goal with another one nested in it"
 SAMPLED: Final = "decisions are made by exact values, which samples do not have"
 LEARNED: Final = (

@@ -21,7 +21,7 @@ from monitor.policy import PolicyTable
 from monitor.types import CausalModel, Verdict
 
 SHORT = range(3)
-"""Pairs of `Checker.some_path`."""
+"""One element for each pair of `Checker.some_path`."""
 
 
 class Checker:

@@ -65,12 +65,12 @@ from monitor.policy import PolicyTable
 from monitor.types import UNKNOWN_POLICY, BandSettings
 
 DELTA = BandSettings().delta
-"""Probability that the confidence set of learned rows misses one at any time, unless another is given."""
+"""Default probability that the confidence set of learned rows misses any row at any time."""
 MAX_VALUE_TABLES = 256
-"""Value tables kept at once; a table is needed again as long as its formula is watched."""
+"""Number of cached value tables; a table is needed again as long as its formula is monitored."""
 
 MAX_ENDED = 16
-"""Models kept in which an episode has ended; each is needed again when an episode ends in that very state."""
+"""Number of cached models with an ended episode; each is needed again when an episode ends in the same state."""
 
 
 class Evaluators:
@@ -436,8 +436,9 @@ class Evaluators:
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return whether a value depends on the policies that acted at the observed pairs, not only on their actions.
 
-        It does not if nominal replays the path, or if a deterministic policy replaces the policies for good. It always
-        does for decisions made for a goal, because unchanged decisions are made by the policies that acted.
+        It does not if nominal replays the path and no goal is nested, or if a deterministic policy replaces the
+        policies for good. It always does for decisions made for a goal, because the policies that acted make the
+        unchanged decisions.
         """
         if change.decides:
             return True

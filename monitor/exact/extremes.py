@@ -21,7 +21,7 @@ from monitor.types import NO_EXTREMES
 
 Band = tuple[float, float]
 NOTHING = Const(value=True)
-"""In place of a goal that has no extremes."""
+"""Replaces a goal that has no extremes."""
 
 
 class _Both(NamedTuple):

@@ -19,9 +19,9 @@ from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
 MAX_ATOMS = 8
-"""With more labels in a formula their combinations are not enumerated: an unknown state may then decide either way."""
+"""If a formula has more labels, their combinations are not enumerated, and an unknown state may decide either way."""
 MAX_GUARANTEED_NUMBERS = 20_000_000
-"""Numbers that bounds beyond the observed path may need: offsets x columns x states, twice; 160 MB."""
+"""Largest number of numbers for bounds beyond the observed path: 2 x offsets x columns x states; 160 MB."""
 
 
 class GuaranteedValues:

@@ -21,7 +21,7 @@ from monitor.exact.value_table import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
 MAX_HISTORIES = 50_000
-"""States of the chain one query may have; each may cost a counterfactual query of its own."""
+"""Largest number of states of the chain of one query. Each state may need a separate counterfactual query."""
 
 History = tuple[tuple[int, int], ...]
 """The last pairs (state, action) of a counterfactual path, oldest first."""

@@ -21,12 +21,12 @@ from monitor.exact.labelling import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
 Cell = tuple[int, int]
-"""An offset, at most that of the law's last change, and an obligation to be read there."""
+"""An offset, at most the offset of the law's last change, and an obligation at this offset, before labels are read."""
 
 MAX_KEPT = 4_000_000
-"""Values kept between queries, with their states: 64 MB. Beyond it all are dropped."""
+"""Largest number of values cached between queries, with their states: 64 MB. Beyond it all values are dropped."""
 MAX_REACHED = 20_000_000
-"""Values and row entries one query may need at once: 480 MB."""
+"""Largest number of values and row entries that one query may need at once: 480 MB."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from monitor.types import CausalModel
 
 Path = Sequence[tuple[int, int | None]]
 Measure = Probability | Reward
-"""What a goal asks for in a world: the probability of a path formula, or an expected sum of rewards."""
+"""The quantity that a goal is about: the probability of a path formula, or an expected sum of rewards."""
 
 
 class WorldValues:

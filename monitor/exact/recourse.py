@@ -93,7 +93,7 @@ class RecourseReport(msgspec.Struct, frozen=True):
     best: float
     """Value of the goal if every decision is best with hindsight. No policy has a better value."""
     avoidable: Avoidable | None
-    """Whether a missed goal could have been met. `foresight`: the policy that is best without hindsight meets it;
+    """Answer to whether a missed goal could be met. `foresight`: the policy that is best without hindsight meets it;
     `hindsight`: only the best decisions with hindsight meet it; `no`: no decisions meet it. `null` if the goal is not
     missed.
     """

@@ -27,7 +27,7 @@ MAX_USES = 20_000
 """Pairs of nodes and actions visited along the observed path, each by itself: about half a second."""
 
 Node = tuple[int, int]
-"""A state, and the obligation pending there before its labels are read."""
+"""A state, and the obligation pending in it before its labels are read."""
 
 
 @dataclass(frozen=True, eq=False)

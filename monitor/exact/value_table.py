@@ -34,15 +34,16 @@ __all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueTable", "is_large", "
 
 
 MAX_TABLE_NUMBERS = 20_000_000
-"""Numbers (obligations x states) a table may hold: 160 MB; or twice the numbers of the model, if that is more."""
+"""Largest number of numbers (obligations x states) in a table: 160 MB. If the model has more than half as many numbers,
+the limit is twice the numbers of the model."""
 SMALL = 4_096
-"""States up to which a table costs less than finding the part of it that is needed."""
+"""Up to this number of states, computing a whole table costs less than finding the part that is needed."""
 MAX_GATHERED = 1_000_000
-"""Row entries gathered into arrays while a table is made; with more, rows are read in place."""
+"""Largest number of row entries gathered into arrays while a table is filled; with more, rows are read in place."""
 MAX_PLANNED = 1_000_000
 """Cells that one pass over all states may compute."""
 MANY = 100_000
-"""Pairs beyond which a table is tried first, and the size of the blocks they are processed in."""
+"""With more pairs than this, a table is tried first. Pairs are processed in blocks of this size."""
 
 
 def is_large(model: MDP) -> bool:

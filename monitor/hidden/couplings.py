@@ -30,11 +30,11 @@ from monitor.hidden.readings import Readings, find_reading
 from monitor.model.mdp import MDP
 
 MAX_SUCCESSORS = 4_000_000
-"""Successors and decisions that are kept of one policy and one model before they begin anew: 150 MB at most."""
+"""Number of cached successors and decisions of one policy and one model, beyond which they are cleared: 150 MB."""
 INITIAL = 1024
-"""Of each part, how many fit at first."""
+"""Initial size of each array."""
 BLOCK = 8
-"""Places that lie side by side are looked up together: so many, one line of a processor's cache."""
+"""Number of adjacent places that are looked up together: one line of a processor's cache."""
 
 
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ from monitor.hidden.trace import Trace
 from monitor.logic import RewardAutomaton
 
 MOST_PLACES: Final = 20_000
-"""States with what a policy remembers there, at one step."""
+"""Largest number of places (a state with the memory of a policy) at one step."""
 
 States = dict[int, float]
 """State -> its probability."""

@@ -1,5 +1,4 @@
-"""The belief of a stream, updated from pair to pair. It includes pairs that have left the window (docs/semantics.md,
-section 16.2).
+"""Belief of a stream, updated from pair to pair; it includes pairs before the window (docs/semantics.md, section 16.2).
 
 As plain data, a belief is a tuple (place, weight, place, weight, ...) with ascending places and weights of sum 1. A
 place is the hidden state, with the memory that every policy with memory would have there, as one number in mixed radix.
@@ -24,10 +23,10 @@ from monitor.policy.controller import Reader
 from monitor.policy.recurrent import RecurrentReader
 
 MOST_STEPS: Final = 256
-"""Steps without observation after which a belief changes no more: what was not seen then was long ago."""
+"""Number of steps without observations after which the belief is no longer updated."""
 
 ROUNDING: Final = 1e-9
-"""By how much the weights of a belief may miss 1."""
+"""Tolerance for the sum of a belief's weights, which must be 1."""
 
 MAX_PLACES: Final = 10_000
 """Largest number of places of one belief with a recurrent network; missing observations multiply the places."""

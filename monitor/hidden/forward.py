@@ -263,8 +263,8 @@ def spread(
 ) -> None:
     """Add the next weights of one glance, in the columns of one part, to the sums of a place.
 
-    `source`: the place of the glance. `rank`: the rank of the true successor; only rows that depend on it are used. With
-    rank -1, only rows that do not depend on it are used. `chance`: a factor. `table`: the table of the part.
+    `source`: the place of the glance. `rank`: the rank of the true successor; only rows that depend on it are used.
+    With rank -1, only rows that do not depend on it are used. `chance`: a factor. `table`: the table of the part.
     """
     if part.begin == part.end and part.offset_begin == part.offset_end:
         return

@@ -16,7 +16,7 @@ from monitor.hidden.readings import Readings
 from monitor.model.mdp import MDP
 
 Pair = tuple[int | None, int | None]
-"""What was observed of a step: (observation, action); None: the sensor said nothing, or the action is not known."""
+"""The observed part of a step: (observation, action); either is None if it is unknown."""
 
 
 class Ways(NamedTuple):

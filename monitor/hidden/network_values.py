@@ -19,9 +19,9 @@ from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
 MAX_PAIRS: Final = 20_000
-"""Pairs (state, memory) that one value is followed through, each with what is left of the formula there."""
+"""Largest number of pairs (state, memory), each with an obligation, that one value may reach."""
 MAX_KEPT: Final = 10 * MAX_PAIRS
-"""Values that are kept for other questions."""
+"""Number of values cached for other queries."""
 
 
 class Pair(NamedTuple):

@@ -44,12 +44,12 @@ class HiddenWorld:
         automata: dict[Measure, Automaton] = {}
         anything = PolicyTable(probabilities=model.availability / model.availability.sum(axis=1, keepdims=True))
         self.evaluators = Evaluators(replace(model, emissions=None), {"nominal": anything}, models, automata=automata)
-        """For what does not depend on policies: automata and constants."""
+        """Used for everything that does not depend on policies: automata and constants."""
         self.models = {name: replace(each, emissions=model.emissions) for name, each in self.evaluators.models.items()}
         self._automata = automata
         self._networks = [reader for reader in self.readers.values() if isinstance(reader, RecurrentReader)]
         self.generation = sum(network.generation for network in self._networks)
-        """How often the tables of networks have begun anew; numbers of their memories are of one generation."""
+        """Number of times that the tables of networks were cleared; then all numbers of memories change."""
         self.filter = Filter(model, self.readers)
         self._begin()
         self.deployed = deployed_name(self.readers)
@@ -59,8 +59,7 @@ class HiddenWorld:
         self.tails, self.tables = Tails(self.nominal, self._automata), Tables(self.filter)
 
     def forget_if_full(self) -> None:
-        """Clear the tables if the table of a network is full, because an endless stream may have endlessly many memories.
-        """
+        """Clear all tables if the table of a network is full. A stream has no end, so its memories are not limited."""
         if any(network.full for network in self._networks):
             for network in self._networks:
                 network.forget()

@@ -34,8 +34,7 @@ MAX_NODES: Final = 20_000
 
 @dataclass(frozen=True)
 class Change:
-    """An intervention: another policy for `steps` steps (None: for good), or other rows. With neither, nothing changes.
-    """
+    """An intervention: another policy for `steps` steps (None: for good), or other rows; with neither, no change."""
 
     reader: Reader | None = None
     steps: int | None = None

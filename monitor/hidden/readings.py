@@ -14,9 +14,9 @@ from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, TableReader
 
 MOST_MEMORIES = 1 << 24
-"""Numbers of a recurrent network's memories are below this one."""
+"""Upper limit of the numbers of a recurrent network's memories."""
 INITIAL = 64
-"""Rows of a network that fit at first."""
+"""Initial space for rows of a network."""
 
 
 class Readings:

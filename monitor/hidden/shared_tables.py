@@ -14,7 +14,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
 MAX_NUMBERS = 200_000
-"""Glances whose numbers are kept; then they get new ones."""
+"""Number of glances whose numbers are cached; beyond it the cache is cleared, and glances get new numbers."""
 
 
 class Tables:
@@ -29,7 +29,10 @@ class Tables:
         self._position: dict[int, tuple[Ints, Ints]] = {}
 
     def numbers(self, acting: Reader, found: Ways) -> Ints:
-        """Return the numbers [G] of glances. Equal glances have the same number, and different ones never share one."""
+        """Return the numbers [G] of glances. Equal glances have equal numbers while these are cached.
+
+        A number is never reused.
+        """
         if len(self._numbers) > MAX_NUMBERS:
             self._numbers.clear()
         numbers = np.empty(len(found.place), np.int64)
@@ -43,8 +46,7 @@ class Tables:
         return numbers
 
     def couplings(self, reader: Reader | None, dynamics: MDP) -> Couplings:
-        """Return the decisions of a policy with the rows of `dynamics`; `reader`: None if the policy that acted continues.
-        """
+        """Return the decisions of a policy (None: of the policy that acted) with the rows of `dynamics`."""
         key = reader, dynamics
         if key not in self._couplings:
             policy = self._filter.readings(reader or self._filter.nominal)

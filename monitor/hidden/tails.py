@@ -27,9 +27,9 @@ from monitor.policy.controller import Reader, TableReader
 from monitor.policy.table import PolicyTable
 
 MAX_PRODUCT = 4_000_000
-"""Transitions that a model over pairs (state, memory) may have."""
+"""Largest number of transitions of a model over pairs (state, memory)."""
 MAX_KEPT = 64
-"""Models kept, of policies and of states in which an episode has ended."""
+"""Number of cached models, for policies and for states in which an episode has ended."""
 
 Column = tuple[int, int]
 """An offset, and an obligation that may be pending there."""
@@ -58,7 +58,7 @@ class Tails:
         return self._tails[key]
 
     def evaluators(self, model: MDP, first: Reader, then: Reader, end: int | None) -> Evaluators:
-        """Return the evaluators for a policy that acts first and a policy that acts later; `end`: the absorbing state."""
+        """Return the evaluators for a policy that acts first and one that acts later; `end`: the absorbing state."""
         key = (model, first, then, end)
         if key not in self._evaluators:
             ended = replace(model if end is None else model.with_absorbing(end), emissions=None)

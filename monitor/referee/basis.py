@@ -26,9 +26,9 @@ from monitor.referee.world import MAIN, Frame, Setting, World, intervene, positi
 from monitor.types import RestsOn
 
 LIMIT = 200_000
-"""Most uses of one value."""
+"""Largest number of uses of one value."""
 FEW = 5
-"""Recorded steps below which a pair was hardly recorded."""
+"""A pair with fewer recorded steps counts as rarely recorded."""
 NEGLIGIBLE = 0.5e-9
 """Fraction of all uses up to which a pair counts as not used."""
 

@@ -5,7 +5,7 @@
    without observations.
 2. In mode `free` a node has the value of its best action. In mode `few` it has the value of the unchanged decision or
    of the best action with one change less, whichever is better. The second is possible only if a change is left and the
-   step was observed.
+   step is on the path.
 3. The unchanged decision is the decision in the world without intervention. In mode `few`, decisions after the last
    observed pair are unchanged.
 4. The optimal policy does not know the observations, except an end of the episode, which is a part of the model. Among
@@ -35,7 +35,7 @@ from monitor.referee.world import Frame, Setting, World, intervene, position
 from monitor.types import CausalModel
 
 BEST_LIMIT = 2_000_000
-"""Most rows of one query: one for each offset, state, available action, residual, and number of changes left."""
+"""Largest number of rows of one query: one for each offset, state, available action, residual, and changes left."""
 TIE = 1e-12
 FOREVER = 1 << 62
 

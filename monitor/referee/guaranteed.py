@@ -4,9 +4,9 @@
    are found forwards and evaluated backwards, as in `unroll.py`. Each node has its own worst or best row.
 2. At an observed step, a row may be any row that is possible given the observation (`intervals.py`). If pair and model
    are the observed ones, so is the outcome. At the last observed pair and later, a row may be any row in its box.
-3. Nothing is known about `elsewhere`, the state that represents all unseen states. There, the value of a residual may be
-   anything from 0 to 1, unless all label sequences decide it in the same way. A step in or into this state may earn any
-   reward of the model, or none.
+3. Nothing is known about `elsewhere`, the state that represents all unseen states. There, the value of a residual may
+   be anything from 0 to 1, unless all label sequences decide it in the same way. A step in or into this state may earn
+   any reward of the model, or none.
 
 Definition: docs/semantics.md, section 13.4.
 """
@@ -28,9 +28,9 @@ from monitor.referee.world import MAIN, Frame, Moment, Setting, World, intervene
 
 Band = tuple[float, float]
 Node = tuple[Residual, int]
-"""Residual and state, at some offset."""
+"""Residual and state, at an offset."""
 MOST_LABELS = 8
-"""With more labels in a formula, a residual in `elsewhere` is not examined: it may be decided either way."""
+"""If a formula has more labels, a residual in `elsewhere` is not examined, and it may be decided either way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
 from monitor.types import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, UNKNOWN_POLICY, Recourse, Verdict
 
 ROUNDING = 1e-9
-"""By how much the weights of a belief may miss 1."""
+"""Tolerance for the sum of a belief's weights, which must be 1."""
 
 
 def judge_hidden(

@@ -26,10 +26,10 @@ from monitor.policy.controller import Reader
 from monitor.types import UNKNOWN_POLICY
 
 LIMIT = 1_000_000
-"""Most places that are led to, counted along the path."""
+"""Largest number of places reached, counted along the path."""
 
 Seen = tuple[int | None, int | None]
-"""An observation, or the state where it is seen, and an action; None: not known."""
+"""An observation (or the state, if states are observed) and an action; None if unknown."""
 
 
 class Place(NamedTuple):

@@ -37,11 +37,11 @@ from monitor.referee.transition import Aim
 from monitor.referee.world import MAIN, Frame, World, intervene, position
 
 LIMIT = 500_000
-"""Most nodes of one query, and edges between them."""
+"""Largest number of nodes and edges of one query."""
 
 Chances = list[tuple[int, float]]
 Decision = tuple[int, int, float]
-"""An action, what is remembered afterwards, and the probability."""
+"""An action, the memory after it, and the probability."""
 
 
 class Other(NamedTuple):

@@ -22,7 +22,7 @@ from monitor.model.mdp import MDP
 Box = dict[int, tuple[float, float]]
 """Successor -> least and greatest probability."""
 TINY = 1e-200
-"""Smallest p*: the rows that it leaves are those of every smaller one."""
+"""Smallest p* used; every smaller p* allows the same rows."""
 
 
 def box_of(model: MDP, state: int, action: int, delta: float) -> Box:

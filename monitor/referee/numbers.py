@@ -42,15 +42,15 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 MOST = 100_000_000
-"""Numbers that the paths of one quantity may take."""
+"""Largest number of numbers in the paths of one quantity."""
 NEVER = np.iinfo(np.int64).max
 LEAST, GREATEST = 2.0**-53, 1.0 - 2.0**-53
 ACTION, POSTERIOR, INPUTS = 1, 2, 3
-"""What noise is for, beside the next state (0): choices of stochastic policies, weighted draws, later inputs."""
+"""Kinds of noise, besides the next state (0): choices of stochastic policies, weighted draws, later inputs."""
 BLOCK = 1024
-"""Draws that a world makes together of a posterior of its own."""
+"""Number of draws that a world makes together from its own posterior."""
 LOOKS = (64, 256, 1024)
-"""Draws of the policy that takes over, in `handover`, after which it is tested whether it meets the goal."""
+"""Numbers of draws of the policy that takes over, in `handover`, after which a test decides if it meets the goal."""
 WRONG = 1e-3
 """Probability that any of these tests is wrong in a draw."""
 OTHER_NOISE = 1 << 63

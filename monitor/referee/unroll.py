@@ -34,10 +34,10 @@ from monitor.referee.world import Frame, Setting, Step, World, intervene, positi
 from monitor.types import CausalModel
 
 LIMIT = 200_000
-"""Most rows of one query: one for each node and action, or for each node if the action makes no difference."""
+"""Largest number of rows of one query: one for each node and action, or for each node if the action does not matter."""
 
 Obligation = tuple[Residual, tuple[Step, ...]]
-"""Residual of the formula, and the path before the present state as far as the residual needs it."""
+"""Residual of the formula, and the part of the path before the current state that the residual needs."""
 Choices = list[tuple[int, float]]
 """Actions and their probabilities."""
 Known = Mapping[Obligation, tuple[Ints, Floats]]

@@ -32,9 +32,9 @@ from monitor.referee.row import counterfactual
 from monitor.types import UNKNOWN_POLICY
 
 MAIN = ""
-"""The name of the model the path was observed in."""
+"""The name of the model in which the path was observed."""
 LONGEST_TAKEOVER = 10_000
-"""Most steps of a timed intervention."""
+"""Largest number of steps of a timed intervention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Moment:
 
 
 Timeline = tuple[Moment, ...]
-"""One moment for each step; the last one stays in force, and differs from the one before it."""
+"""One moment for each step. The last moment stays in force, and differs from the moment before it."""
 
 
 @dataclass(frozen=True, slots=True)

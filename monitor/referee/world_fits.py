@@ -11,7 +11,7 @@ from monitor.logic.syntax import Goal, Probability
 from monitor.referee.numbers import Floats, Given, outcomes
 
 ERRORS = 3
-"""Standard errors of its mean by which the value under a fit may be wrong."""
+"""Number of standard errors by which the sampled value under a fit may be wrong."""
 
 Band = tuple[float, float]
 

@@ -14,7 +14,7 @@ from monitor.policy.network import Network
 from monitor.policy.table import ROW_SUM_TOLERANCE
 
 MAX_CACHED = 1 << 20
-"""States in the cache of a policy's decisions before it is emptied."""
+"""Number of states in the cache of a policy's decisions, beyond which the cache is cleared."""
 
 
 @runtime_checkable

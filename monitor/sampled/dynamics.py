@@ -21,12 +21,12 @@ from monitor.worlds import Abduction, CheckedWorld, Moment
 __all__ = ["Given", "Keys", "Pair", "ParticleDynamics", "RowDynamics", "State", "WorldDynamics", "dynamics_of", "same"]
 
 Pair = tuple[int, int | None] | Moment
-"""A state and the action taken there; None: not yet taken."""
+"""A state and the action taken in it; None if not yet taken."""
 Given = Any
-"""What is known of the noise of a step; each kind of dynamics has its own."""
+"""Information about the noise of a step; each kind of dynamics has a separate type."""
 
 BLOCK = 1024
-"""Particles whose noise is drawn together where a world draws from its posterior itself."""
+"""Number of particles whose noise is drawn together, if a world draws from its posterior itself."""
 
 
 class Keys(NamedTuple):
@@ -111,7 +111,7 @@ class RowDynamics:
         return ObservedRow(keys[row], chances[row], successor, chance)
 
     def beyond(self, given: ObservedRow) -> ObservedRow:
-        """Return that nothing is known about the noise."""
+        """Return an observed row without an observation, as the noise is unknown."""
         del given
         return NOTHING
 

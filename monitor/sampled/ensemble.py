@@ -27,7 +27,7 @@ LabelFunction = Callable[[int, AnyArray, Ints], Ints]
 """(offset, states [n], actions [n]) -> label sets [n], as bit masks."""
 
 MAX_DENSE_COLUMNS = 1 << 6
-"""Label sets that each get a column of a step table: 50 MB for an automaton of 200,000 obligations."""
+"""Up to this number of label sets, each has a column in a step table: 50 MB for an automaton of 200,000 obligations."""
 
 
 @dataclass(frozen=True)

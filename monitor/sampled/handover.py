@@ -24,13 +24,13 @@ from monitor.sampled.scene import Ending, Scene
 from monitor.worlds import Moment
 
 LOOKS: Final = (64, 256, 1024)
-"""Draws of the other policy from a state after which it is tested whether it meets the goal from there."""
+"""Numbers of draws of the other policy from a state, after which a test decides whether it meets the goal."""
 ERROR: Final = 1e-3
 """Probability that any of the tests of one draw is wrong."""
 APART: Final = 1 << 63
 """Added to the seed for the noise of the other policy's draws."""
 AT_ONCE: Final = 1 << 16
-"""Draws of the other policy that are made at once, which bounds memory."""
+"""Number of draws of the other policy made at once, to limit memory."""
 PARTICLES: Final = 1 << 32
 
 

@@ -32,7 +32,7 @@ the inputs beyond the recorded ones.
 
 LOW = 0xFFFFFFFF
 CELL = 2.0**-52
-"""52 of 64 bits are used: then the middle of each cell, never 0 nor 1, is a float64."""
+"""Width of a cell. 52 of 64 bits are used, so that the middle of each cell is a float64 and never 0 or 1."""
 INFINITY = float("inf")
 
 

@@ -17,9 +17,9 @@ from monitor.sampled.simulator import Simulator, VectorSimulator
 
 ROW_SUM_TOLERANCE = 1e-9
 PADDING = np.iinfo(np.int64).max
-"""Stands for a state of probability 0; sorts behind all others."""
+"""Represents a state of probability 0; it is larger than all other states."""
 MAX_CACHED = 1 << 18
-"""Rows of a simulator in the cache before it is emptied."""
+"""Number of rows of a simulator in the cache, beyond which the cache is cleared."""
 
 
 class RowSource(Protocol):

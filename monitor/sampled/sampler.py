@@ -22,11 +22,11 @@ from monitor.sampled.scene import Ending, Scene, has_nested
 Path = Sequence[Pair]
 
 PARTICLES = 1 << 32
-"""Particles are numbered below this."""
+"""Upper limit of the numbers of particles."""
 BLOCK = 1 << 16
-"""Particles advanced at once, which bounds memory for any number of them."""
+"""Number of particles advanced at once, to limit memory."""
 MAX_CACHED = 8_000_000
-"""Numbers the ensembles of one path may hold together: 64 MB; then the least recently used one is dropped."""
+"""Number of numbers in all ensembles of one path: 64 MB. Beyond it, the least recently used ensemble is dropped."""
 
 
 class _AdvancedEnsemble:

@@ -14,7 +14,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import LimitError, ModelError
 
 MAX_NUMBERED = 10_000_000
-"""Different states of one `NumberedSimulator`."""
+"""Largest number of distinct states of one `NumberedSimulator`."""
 
 
 @runtime_checkable
@@ -128,16 +128,16 @@ class NumberedSimulator(Generic[State]):
         return number
 
     def successors(self, state: int, action: int) -> tuple[Sequence[int], Sequence[float]]:
-        """Of the state with that number."""
+        """Return the successors of the state with this number."""
         states, probabilities = self._simulator.successors(self._known(state), action)
         return [self.number(one) for one in states], probabilities
 
     def holds(self, label: str, state: int) -> bool:
-        """Of the state with that number."""
+        """Return whether the state with this number has a label."""
         return self._simulator.holds(label, self._known(state))
 
     def reward(self, state: int, action: int) -> float:
-        """Of the state with that number."""
+        """Return the reward in the state with this number."""
         return self._simulator.reward(self._known(state), action)
 
     def _known(self, number: int) -> State:

@@ -18,9 +18,9 @@ PRIOR: Final = 32.0
 MEMORY: Final = 256
 """Steps of a row after which its counts are halved."""
 MAX_TRANSITIONS: Final = 16_384
-"""Most transitions counted, since a snapshot holds all of them; one more clears all counts."""
+"""Largest number of transitions counted, because a snapshot contains all counts; one more clears all counts."""
 DENSE: Final = 2048
-"""Most transitions of a model whose counts are arrays: 16 KiB for each agent."""
+"""Up to this number of transitions of a model, counts are arrays: 16 KiB for each agent."""
 
 
 class Departure(msgspec.Struct, frozen=True):

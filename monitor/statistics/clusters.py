@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from monitor.arrays import Bools, Floats, Ints
 
 ERROR: Final = 0.01
-"""Error rate of an interval, in both directions together. It is small because several intervals decide together."""
+"""Error rate of an interval, for both sides together. It is small because several intervals are used together."""
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,12 @@ from typing import Final
 import msgspec
 
 WINDOW: Final = 100
-"""Last steps over which the fraction is computed."""
+"""Number of last steps over which the fraction is computed."""
 LEAST: Final = 20
-"""Fewest steps for a fraction other than 0: one step of two is not half."""
+"""With fewer steps, the fraction is 0, because one step of two would not be a meaningful half."""
 CHANCE: Final = 4.0
-"""Standard deviations attributed to chance: one window in 30,000 of an agent that follows the policy exceeds them."""
+"""Number of standard deviations attributed to chance. If the agent follows the policy, one window in 30,000 exceeds
+it."""
 NOTABLE: Final = 0.1
 """Fraction from which a deviation is reported: on the page, in the log, and by the alert CfmonAgentDeviates."""
 

@@ -28,11 +28,11 @@ from monitor.arrays import Floats
 from monitor.statistics.betting_odds import AdaptiveBet, Odds, TransitionOdds
 
 UNRECORDED_CELL: Final = (1 << 32) - 1
-"""A successor that no row has; it stands for a state that the model does not have."""
+"""A successor that no row has. It represents a state that the model does not have."""
 GIVEN: Final = -1
-"""Instead of the entry of unrecorded successors: the row is known exactly."""
+"""Used instead of the entry of unrecorded successors if the row is known exactly."""
 NO_DATA: Final = -2
-"""Likewise: nothing is known of the row."""
+"""Used instead of the entry of unrecorded successors if nothing is known about the row."""
 
 
 class Bounds(NamedTuple):

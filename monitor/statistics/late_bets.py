@@ -8,7 +8,10 @@ from __future__ import annotations
 
 
 def part_of(step: int) -> float:
-    """Return the initial wealth of the bet that begins at this step (>= 1); see the module."""
+    """Return the initial wealth of the bet that begins at this step (>= 1).
+
+    The parts of the k-th doubling of steps sum to 1 / ((k + 1)(k + 2)).
+    """
     k = _doublings(step)
     return 1.0 / ((k + 1) * (k + 2) << k)
 

@@ -60,15 +60,15 @@ from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.shared_tests import SharedTests
 
 OWN_TRANSITIONS: Final = 512
-"""Most transitions counted for one agent of several."""
+"""Largest number of transitions counted for one agent of several."""
 RARE: Final = 10.0
-"""Rate of impossible steps that a bet on glitches bets on, as a multiple of `impossible`."""
+"""Rate of impossible steps on which the first bet on glitches bets, as a multiple of `impossible`."""
 OFTEN: Final = 100.0
-"""The same of the other one."""
+"""The rate of the second bet on glitches, as a multiple of `impossible`."""
 OWN_BETS: Final = 5
-"""Bets that use nothing of other agents; one of several agents has another one."""
+"""Number of bets that use no data of other agents. With several agents there is one more bet."""
 MOST_HIGHEST: Final = 1e12
-"""Wealth at which the test of one of several agents ends."""
+"""Wealth at which the test of an agent ends, if there are several agents."""
 
 
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):

@@ -31,9 +31,9 @@ from monitor.statistics.late_bets import idle_after, part_of
 ROW_MEMORY: Final = 1024
 """Visits of a row after which its counts are halved."""
 MOST_ROWS: Final = 4096
-"""Most rows tested: the first that are visited, since a snapshot holds all of them."""
+"""Largest number of rows tested, in the order of their first visits, because a snapshot contains all of them."""
 MISSING: Final = 100.0
-"""Rate of impossible steps bet on, as a multiple of `impossible`."""
+"""Rate of impossible steps on which `missing` bets, as a multiple of `impossible`."""
 MOST_WEALTH: Final = 1e12
 
 

@@ -9,7 +9,7 @@ from monitor.arrays import Floats, Ints
 from monitor.errors import InputError
 
 SLACK = 1e-9
-"""Fraction of the range by which a sample may leave it: the rounding of a long sum of rewards."""
+"""Fraction of the range by which a sample may be outside the range, because of rounding in a long sum of rewards."""
 
 
 def outcome_array(outcomes: ArrayLike) -> Ints:

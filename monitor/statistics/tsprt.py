@@ -24,12 +24,13 @@ from monitor.statistics.samples import running, sample_array
 from monitor.statistics.strength import Strength, first_crossing, truth
 
 NODES = np.arange(-50.0, 9.0, 0.35)
-"""Nodes of `log_moment`, in widths from the peak. To the left it falls like exp(m u), slowest for
-m = 2, to the right faster than a Gaussian. It is analytic in a strip, so the sum converges exponentially."""
+"""Nodes of `log_moment`, in widths from the peak. To the left, the integrand decreases like exp(m u), slowest for
+m = 2. To the right, it decreases faster than a Gaussian. It is analytic in a strip, so the sum converges
+exponentially."""
 SLACK = 1e-9
-"""Relative distance from the threshold within which bounds may lie on the wrong side, by rounding."""
+"""Relative distance from the threshold within which rounding may move bounds to the wrong side."""
 ROWS = 1 << 12
-"""Integrals computed at once: 6 MB for each of a few temporaries."""
+"""Number of integrals computed at once: 6 MB for each of a few temporary arrays."""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from monitor.errors import ConfigError
 from monitor.statistics.sprt import Sprt
 
 LEVEL = 1e-9
-"""A smaller mean step, measured in steps, counts as 0: the general formula is 0/0 there."""
+"""A mean step below this multiple of a step counts as 0, because the general formula is 0/0 there."""
 LARGE = 700.0
-"""Largest exponent: beyond it exp overflows. An h that needs more exceeds the root."""
+"""Largest exponent, because exp overflows beyond it. An h that needs a larger one exceeds the root."""
 RARE = 1e-290
 """A smaller p counts as 0: successes so rare decide no test, and h would need exponents beyond `LARGE`."""
 

@@ -12,10 +12,10 @@ import numpy as np
 from monitor.arrays import Floats
 
 SMALLEST, LARGEST = 2.0**-53, 1.0 - 2.0**-53
-"""The ends of what noise can be: no inverse distribution function is called at 0 or 1."""
+"""The ends of the range of noise, so that no inverse distribution function is called at 0 or 1."""
 
 Posterior = Callable[[np.random.Generator, int], tuple[Floats, Floats | None]]
-"""(generator, n) -> n draws of the noise [n, m], and their weights [n], which sum to 1; None: all the same."""
+"""(generator, n) -> n draws of the noise [n, m], and their weights [n] of sum 1, or None if all weights are equal."""
 
 
 class Moment(NamedTuple):

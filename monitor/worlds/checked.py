@@ -22,14 +22,14 @@ TOLERANCE: Final = 1e-6
 1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard deviations.
 """
 WITHIN: Final = (0.5, 1e-3, 1.0 - 1e-3)
-"""Where an interval of noise is tried: any noise in it must lead to the observed state."""
+"""Positions in an interval of noise that are tested: any noise in the interval must lead to the observed state."""
 TRIED: Final = 256
-"""Draws of a posterior that are tried on an observed step."""
+"""Number of draws of a posterior that are tested on an observed step."""
 MAX_ABDUCTIONS: Final = 4096
-"""Observed steps whose noise is kept, of all paths together, before all are forgotten."""
+"""Number of observed steps, over all paths, whose noise is cached; beyond it the cache is cleared."""
 NO_REWARDS: Final = "add reward(x, a, x_next), or to a manifest a graph `reward`, or ask for a P"
 EFFECTIVE: Final = 0.1
-"""Fewest effective draws of a posterior, as a fraction of all: below it the weights are too uneven to rely on."""
+"""Least number of effective draws of a posterior, as a fraction of all draws; below it, weights are too uneven."""
 
 
 class CheckedWorld:

@@ -13,15 +13,15 @@ from monitor.arrays import Floats
 from monitor.errors import ModelError
 
 KNOTS: Final = 2048
-"""Points of the table of an empirical distribution, and half as many for the wide one under it."""
+"""Number of points in the table of an empirical distribution; its wide part has half as many more."""
 AT_ONCE: Final = 20_000
 """Pairs of a point and a residual that are evaluated at once."""
 TAIL: Final = 8.0
-"""Standard deviations that a table reaches beyond a normal distribution's centre: less than 1e-15 lies outside."""
+"""Range of a table around the centre of a normal distribution, in standard deviations; less than 1e-15 is outside."""
 UNSEEN: Final = 0.001
 """Probability of the wide normal distribution under the residuals."""
 WIDE: Final = 4.0
-"""Its standard deviation, in those of the residuals."""
+"""Standard deviation of the wide normal distribution, as a multiple of the residuals' standard deviation."""
 
 
 class NoiseDistribution(Protocol):

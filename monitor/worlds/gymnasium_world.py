@@ -16,7 +16,7 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.simulator_world import SimulatorWorld
 
 COMPARED: Final = 1000
-"""Steps of the environment, left to run, with which the world is compared when it is made."""
+"""Number of free steps of the environment with which the world is compared when it is made."""
 
 
 class _Run(NamedTuple):

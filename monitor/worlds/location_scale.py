@@ -26,9 +26,9 @@ from monitor.worlds.resampling import ResampledInputs
 from monitor.worlds.world_manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Noise, WorldManifest, read_manifest
 
 UNLIKELY = 1e-6
-"""Probability of noise below which a feature explains why a step is not possible."""
+"""If the noise of a feature has a smaller probability, the feature is named as the reason of an impossible step."""
 SUM_TOLERANCE = 1e-5
-"""Of probabilities, which come as 32-bit floats."""
+"""Tolerance for the sum of probabilities, which are 32-bit floats."""
 
 
 def read_world(path: Path) -> LocationScale:

@@ -18,12 +18,12 @@ from monitor.errors import ModelError, brief
 from monitor.worlds.protocol import LARGEST_NUMBER, Feature
 
 EPISODE: Final = "episode"
-"""Column that numbers the recordings, before those of the inputs."""
+"""Name of the column with the number of the recording; it comes before the columns of the inputs."""
 MOST_RECORDED: Final = 100_000
 MOST_BYTES: Final = 1 << 25
 """Recorded steps at most, and bytes of their file: all are compared with the last observed inputs, at each message."""
 HELD: Final = 8
-"""Observed inputs for which the stretches are held; the worlds that a verdict compares have the same ones."""
+"""Number of observed inputs whose stretches are cached; all worlds that a verdict compares use the same stretches."""
 
 
 class ResampledInputs:

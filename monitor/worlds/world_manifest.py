@@ -32,7 +32,7 @@ class File(_Strict):
     file: Annotated[str, Field(min_length=1, max_length=256)]
     """The file, relative to the manifest and inside its folder."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """Its SHA-256, hexadecimal."""
+    """The SHA-256 of the file, hexadecimal."""
 
     @field_validator("file")
     @classmethod
@@ -47,13 +47,13 @@ class WorldNumber(_Strict):
     """A number of the state, or an input."""
 
     name: _Name
-    """Its name in conditions and messages."""
+    """Name of the number in conditions and messages."""
     unit: str = ""
-    """For people."""
+    """Unit, shown to people."""
     low: float = -math.inf
-    """The least it can be."""
+    """The least possible value."""
     high: float = math.inf
-    """The most it can be."""
+    """The largest possible value."""
 
     @model_validator(mode="after")
     def _ordered(self) -> WorldNumber:
@@ -71,9 +71,9 @@ class FeatureSpec(WorldNumber):
     """A feature: a number, or one of several named values."""
 
     whole: bool = False
-    """Rounded to a whole number, half up."""
+    """Whether the value is rounded to a whole number, half up."""
     clip: bool = False
-    """Cut off at `low` and `high`, after rounding; else a step beyond them is an error."""
+    """Whether the value is clipped to `low` and `high` after rounding; if not, a step beyond them is an error."""
     values: tuple[_Name, ...] = ()
     """Named values 0, 1, ..; the probabilities of the next one are the output of `probabilities`."""
     probabilities: File | None = None
@@ -101,11 +101,11 @@ class Noise(_Strict):
     """A noise distribution other than the normal distribution: Student's t, or a distribution of residuals."""
 
     student: Annotated[float, Field(gt=0)] | None = None
-    """Student's t with so many degrees of freedom, not scaled."""
+    """Degrees of freedom of Student's t distribution, which is not scaled."""
     residuals: Annotated[tuple[float, ...], Field(min_length=2, max_length=100_000)] | None = None
-    """The residuals of the training data, divided by the scale; smoothed."""
+    """The residuals of the training data, divided by the scale. Their distribution is smoothed."""
     bandwidth: Annotated[float, Field(gt=0)] | None = None
-    """Of the smoothing; absent: by Silverman's rule."""
+    """Bandwidth of the smoothing; if absent, by Silverman's rule."""
 
     @model_validator(mode="after")
     def _one(self) -> Noise:
@@ -118,9 +118,9 @@ class RecordedAction(_Strict):
     """The recorded data of an action, in the steps from which a world was learned."""
 
     steps: Annotated[int, Field(ge=1)]
-    """Number of these steps."""
+    """Number of recorded steps with this action."""
     ranges: dict[_Name, tuple[float, float]] = {}
-    """Feature or input -> the least and the greatest number at which it was taken."""
+    """Feature or input -> the least and the greatest number at which the action was taken."""
 
     @field_validator("ranges")
     @classmethod
@@ -144,26 +144,26 @@ class WorldManifest(_Strict):
     inputs: tuple[WorldNumber, ...] = ()
     """Numbers recorded with each step."""
     recorded_inputs: File | None = None
-    """CSV file of inputs recorded earlier, from which those to come are resampled; absent: the last ones are kept."""
+    """CSV file of recorded inputs, from which future inputs are resampled; if absent, the last inputs are kept."""
     location: File | None = None
     """Graph of the location: one output [batch, number of features without named values]."""
     scale: File | tuple[Annotated[float, Field(ge=0)], ...] = ()
-    """The same of the scale, or a number for each of these features."""
+    """Graph of the scale, with the same output, or a number for each of these features."""
     noise: Literal["normal"] | Noise | dict[_Name, Literal["normal"] | Noise] = "normal"
-    """One distribution, or one for each feature by name; those not named are normal."""
+    """One distribution for all features, or one for each feature by name; features that are not named are normal."""
     labels: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")], str] = {}
     """Name -> condition, such as `level >= 9 and mode == 'busy'`."""
     reward: File | None = None
-    """Graph of the reward of a step: one output [batch, 1]; absent: formulas with R are refused."""
+    """Graph of the reward of a step: one output [batch, 1]; if absent, formulas with R are refused."""
     learned: bool = False
     """Whether location, scale and noise were estimated from data."""
     recorded: dict[str, RecordedAction] = {}
-    """Action -> what was recorded of it: elsewhere the world extrapolates, which answers say. An action that is missing
-    was never recorded; absent: nothing is known of what was.
+    """Action -> its recorded data. Beyond these data the world extrapolates, and answers report this. An action that is
+    missing here was never recorded. If `recorded` is absent, nothing is known about recorded data.
     """
     fits: Annotated[tuple[File, ...], Field(max_length=MOST_FITS)] = ()
-    """Manifests of the same world estimated from other data, such as resampled recordings: what they answer differently
-    the data leave open. Ranges, labels, rewards and inputs to come are those of this world.
+    """Manifests of the same world estimated from other data, such as resampled recordings. Differences of their answers
+    show the uncertainty of the data. Ranges, labels, rewards and future inputs are those of this world.
     """
 
     @model_validator(mode="after")

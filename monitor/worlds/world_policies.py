@@ -84,7 +84,7 @@ class WorldSight:
         return states
 
     def available(self, states: Floats) -> Bools:
-        """Return that every action is available."""
+        """Return True [n, A], because every action is available."""
         return np.ones((len(states), self.actions), dtype=np.bool_)
 
 
@@ -122,7 +122,7 @@ def as_world_policy(name: str, policy: object, world: CheckedWorld) -> WorldPoli
 
 
 def network_policy(content: bytes, manifest: Manifest, world: CheckedWorld, where: str, name: str = "") -> WorldPolicy:
-    """Return the policy of a network in the bytes of an ONNX file. Raises PolicyError; `where`: its name in messages."""
+    """Return the policy of a network in the bytes of an ONNX file; `where`: its name in the text of a PolicyError."""
     if manifest.input.kind != "observation":
         kind = manifest.input.kind
         raise PolicyError(f"policy {name or where!r}: its input is {kind}; in a world with numbers it is observation")

@@ -19,7 +19,7 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 MAX_MEASURES = 64
-"""Measures, by direction and end of the episode, whose tables are kept at once."""
+"""Number of measures whose tables are cached; each direction and each end of an episode counts separately."""
 
 Measure = Probability | Reward
 

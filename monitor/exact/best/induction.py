@@ -31,7 +31,7 @@ from monitor.exact.best.options import TIE, Acting, Options
 from monitor.exact.best.scratch_row import Posteriors, ScratchRow, prepare, scratch_row
 
 BLOCK: Final = 4
-"""Lanes whose means are computed together; the numbers of each node are padded to a multiple of it."""
+"""Number of lanes whose means are computed together; the lanes of each node are padded to a multiple of this number."""
 INFINITY = float("inf")
 
 

@@ -17,9 +17,10 @@ NEVER = 1 << 62
 """A number of steps that no path has."""
 
 MAX_SLOTS: Final = 500_000
-"""Slots of one layout, all levels together: a second to lay out."""
+"""Largest number of slots of one layout, over all levels. Such a layout takes about a second."""
 MAX_LAYOUTS: Final = 16
-"""Layouts kept: a stream needs that of one length of paths, and those of the shorter ones as an episode begins."""
+"""Number of cached layouts. A stream needs one for the usual length of its paths, and others for shorter paths at the
+begin of an episode."""
 
 
 class LayoutNode(NamedTuple):

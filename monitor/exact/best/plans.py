@@ -12,32 +12,32 @@ from monitor.causal import CounterfactualWorld
 from monitor.exact.best.values import BestValues, Lookback
 
 BRANCHES = 3
-"""Next changes of a plan that are listed, the likeliest ones."""
+"""Number of next changes that a plan lists, the likeliest ones."""
 LEAST = 0.01
 """Least probability of a listed change."""
 BEAM = 64
-"""Pairs (state, obligation) that are followed at each step, the likeliest ones."""
+"""Number of pairs (state, obligation) that are followed at each step, the likeliest ones."""
 
 
 class PlannedChange(msgspec.Struct, frozen=True):
     """One changed decision of a plan."""
 
     offset: int
-    """How many steps it is before the last pair of the path."""
+    """Number of steps from this decision to the last pair of the path."""
     state: int
-    """The state there: the observed one up to the first change."""
+    """The state at this decision; up to the first change, the observed state."""
     taken: int | None
-    """The action of the unchanged decision; `null` if it was not taken yet, or is random."""
+    """The action of the unchanged decision; `null` if it is not yet taken, or if it is random."""
     proposed: int
     """The action to take instead."""
     probability: float
-    """Probability that the plan comes to this change, at least; of the first it is 1. At each step the 64 likeliest
-    states are followed.
+    """Lower bound of the probability that the plan reaches this change; 1 for the first change. Only the 64 likeliest
+    states are followed at each step.
     """
     further: float = 0.0
-    """Probability that the plan comes to this change and another one after it, at least."""
+    """Lower bound of the probability that the plan reaches this change and another change after it."""
     then: tuple[PlannedChange, ...] = ()
-    """The likeliest of those, likeliest first."""
+    """The likeliest changes after this one, likeliest first."""
 
 
 class _Node(NamedTuple):

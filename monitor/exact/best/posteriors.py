@@ -15,9 +15,9 @@ from monitor.exact.best.options import Options
 from monitor.exact.best.scratch_row import Posteriors
 
 MOST: Final = 16
-"""Transitions whose rows are kept; the others are computed each time."""
+"""Largest number of transitions whose rows are cached; other rows are computed each time."""
 MAX_NUMBERS: Final = 4_000_000
-"""Numbers in the kept rows of one model: 32 MB."""
+"""Largest number of numbers in the cached rows of one model: 32 MB."""
 
 
 class Transitions:

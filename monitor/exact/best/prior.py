@@ -20,7 +20,7 @@ from monitor.logic import FALSE, TRUE
 MAX_NUMBERS = 20_000_000
 """Numbers (obligations x states) that the tables of one measure may hold: 160 MB."""
 NO_STATE = -1
-"""In place of the state in which the episode has ended: it has not."""
+"""Used instead of the state in which the episode has ended, if it has not ended."""
 INFINITY = float("inf")
 
 Nominal = Callable[[int], Floats]
@@ -147,7 +147,7 @@ class Prior:
 
 
 NO_CHOICES: Ints = np.zeros(0, dtype=np.int64)
-"""No action is fixed: the best one is chosen."""
+"""Used if no actions are fixed, so that the best action is chosen."""
 
 
 # ---- compiled ----

@@ -30,11 +30,12 @@ from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
 FRAMES: Final = 16
-"""Frames kept: a stream needs those of one length of paths, and of the shorter ones as an episode begins."""
+"""Number of cached frames. A stream needs one for the usual length of its paths, and others for shorter paths at the
+begin of an episode."""
 FEW_NUMBERS: Final = 1 << 16
-"""Most numbers of a frame that is kept."""
+"""Largest number of numbers in a cached frame."""
 MAX_PRODUCTS: Final = 2_000_000_000
-"""Most products of one pass for all offsets: one for each obligation, way to decide, and entry of the model's rows."""
+"""Largest number of multiplications of one pass for all offsets: one for each obligation, lane and row entry."""
 
 
 class Observed(NamedTuple):

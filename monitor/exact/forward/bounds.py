@@ -29,13 +29,13 @@ from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import TRUE
 
 SHORT = 8
-"""Up to this length a row's best successors are found one by one, without ranks."""
+"""Up to this row length, the best successors are found one by one, without ranks."""
 SPARSE = 32
-"""Likewise if a column has so many times more nodes than the row has successors."""
+"""The same if a column has at least this many times more nodes than the row has successors."""
 DE_BRUIJN = 0x03F79D71B4CB0A89
 """A number whose shifts by 0 to 63 differ in their highest six bits."""
 LOWEST_BIT = np.argsort([(DE_BRUIJN << shift & (1 << 64) - 1) >> 58 for shift in range(64)])
-"""Which bit a power of two is, by the highest six of the 64 bits of its product with DE_BRUIJN."""
+"""The exponent of a power of two, indexed by the highest six of the 64 bits of its product with DE_BRUIJN."""
 INFINITY = float("inf")
 
 

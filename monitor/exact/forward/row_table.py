@@ -29,8 +29,8 @@ FULL = -1
 """Returned in place of an index if an array of the table is full."""
 
 MAX_SUCCESSORS = 4_000_000
-"""Successors that the tables of one model may hold together before one is cleared: 64 to 96 MB. A single query that
-needs more gets more."""
+"""Number of successors in all tables of one model beyond which a table is cleared: 64 to 96 MB. A single query that
+needs more space gets it."""
 
 INITIAL_SIZES = 64, 256, 256, 2048
 """Observed transitions, entries, rows and successors that fit before a table grows."""
