@@ -98,7 +98,7 @@ class Scale(msgspec.Struct, frozen=True):
 def scale_of(lines: Sequence[float], bounds: Sequence[float] = (), *, reward: bool) -> Scale:
     """Return the axis over the range of some lines: of their bounds too, unless these would flatten the lines.
 
-    >>> scale_of([0.7, 0.9], [0.6, 0.95], reward=False).clipped, scale_of([0.7, 0.74], [0.0], reward=False).clipped
+    >>> scale_of([0.7, 0.9], [0.65, 0.92], reward=False).clipped, scale_of([0.7, 0.74], [0.0], reward=False).clipped
     (False, True)
     """
     low, high = min(lines), max(lines)

@@ -1,8 +1,8 @@
 """Particles: many drawn worlds at once, advanced along the observed path and beyond it.
 
 Each is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures), with its
-remaining obligation and the reward collected so far. The rules are those of `monitor.causal.World`, with noise in place
-of distributions: posterior noise up to the last observed pair, prior noise after it.
+remaining obligation and the reward collected so far. The rules are those of `monitor.causal.CounterfactualWorld`, with
+noise in place of distributions: posterior noise up to the last observed pair, prior noise after it.
 
 As long as no particle needs noise of its own, all are one path, and that is kept once.
 """

@@ -259,7 +259,7 @@ def test_an_alarm_is_drawn(stage: Stage, tmp_path: Path, cfmon: Run) -> None:
     assert "Had 'fallback' taken over" in out
     picture = (tmp_path / "alarm.svg").read_text()
     assert picture.startswith("<svg")
-    assert "fallback: where it is" in picture
+    assert "fallback would be in" in picture
     assert cfmon("explain", evidence, "-o", str(tmp_path / "again.svg"))[0] == 0
     assert (tmp_path / "again.svg").read_text() == picture
 

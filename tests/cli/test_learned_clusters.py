@@ -71,7 +71,7 @@ def test_clusters_are_learned_reported_checked_and_learned_further(cfmon: Run, s
     assert cfmon(*check)[1] == by_numbers[1]
     assert by_numbers[0] == 0, by_numbers
     Path("path.json").write_text("[[[5.0], 0]]")
-    assert "a list of 2 finite numbers is expected" in cfmon(*check)[2]
+    assert "it has 1 entry, and a state has 2: level, heat" in cfmon(*check)[2]
 
     before = companion_of(Path("m.npz")).read_bytes()
     assert cfmon("model", "learn", steps, "--append", "m.npz")[0] == 0

@@ -176,7 +176,7 @@ def test_formulas_are_evaluated_on_a_path_of_messages_or_lists(cfmon: Run, steps
     [
         (
             "[[[18, 20], 0, [1, 2]]]",
-            'pair 1: "state" has 2 numbers; the world has room, store, price: send a list',
+            'pair 1: "state" has 2 numbers; the world has 3: room, store, price: send a list',
         ),
         ('{"action": 0}', "line 1: expected [state, action, inputs] or a message"),
         ('[[[18, 20, 0.2], "fly", [1, 0.2]]]', "'fly' is not an action of the world; send one of"),

@@ -77,6 +77,12 @@ def opened(page: Page, url: str) -> None:
     expect(page.locator("body")).to_have_attribute("data-answers", "1", timeout=SOON)
 
 
+def all_shown(page: Page) -> None:
+    """Choose all times on an agent's page, which then asks at once."""
+    page.select_option("#span", "all")
+    expect(page.locator("body")).to_have_attribute("data-answers", "2", timeout=SOON)
+
+
 def answer(page: Page) -> Any:  # noqa: ANN401 - any document of the API
     """Let the page ask once; return what it was answered, which it shows now."""
     body = page.locator("body")
@@ -353,7 +359,7 @@ def test_every_number_on_an_agents_page_is_the_apis_after_each_update(still: Pag
     walk = Walk(scene, "ada")
     walk.step()
     opened(still, f"{served}/agent?name=ada")
-    still.select_option("#span", "all")
+    all_shown(still)
     tables = set()
     for _ in range(examples(10, 100)):
         walk.step()
@@ -387,7 +393,7 @@ def test_every_number_of_a_learned_model_is_the_apis(still: Page, tmp_path: Path
         walk = Walk(scene, "ada", ROAD)
         walk.step()
         opened(still, f"{server.url}/agent?name=ada")
-        still.select_option("#span", "all")
+        all_shown(still)
         for _ in range(examples(3, 30)):
             walk.step()
             check_agent(still, answer(still))

@@ -186,11 +186,13 @@ HIDDEN: Final = {"verdict.belief", "verdict.believed", "verdict.evidence", "verd
 """Of models with hidden states only: tests/evidence/test_hidden.py."""
 TAKEOVER: Final = {"takeover", "takeover.policy", "takeover.outcome"}
 """Of judged takeovers only: tests/evidence/test_takeover.py."""
+WORDS: Final = {"actions"}
+"""Where the configuration has words for actions: tests/sidecar/test_load.py."""
 
 
 def test_the_alarms_have_every_field_of_evidence() -> None:
     found = {name for kind in KINDS for name in present(msgpack.unpackb(alarm(kind).content))}
-    assert set(fields_of(Evidence)) - found == TAKEOVER | WORLDS | HIDDEN
+    assert set(fields_of(Evidence)) - found == TAKEOVER | WORLDS | HIDDEN | WORDS
 
 
 @pytest.mark.parametrize("kind", KINDS)

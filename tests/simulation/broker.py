@@ -256,7 +256,7 @@ class Broker:
         self._watch(client)
 
     def _watch(self, client: Client) -> None:
-        """Give a client up that is silent for one and a half times its keepalive (section 3.1.2.10)."""
+        """Give a client up that is silent for one and a half times its keepalive (Section 3.1.2.10)."""
         assert client.hello is not None
         if client not in self._connections or not client.hello.keepalive:
             return

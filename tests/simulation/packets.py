@@ -1,6 +1,6 @@
 """MQTT 3.1.1 as bytes, written for the tests from the standard: nothing of the product's codec is used.
 
-OASIS MQTT 3.1.1, section 2 (fixed header) and 3 (the packets).
+OASIS MQTT 3.1.1, Section 2 (fixed header) and 3 (the packets).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def filters(body: bytes, *, with_qos: bool) -> Iterator[tuple[str, int]]:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Return whether a topic filter fits a topic (section 4.7)."""
+    """Return whether a topic filter fits a topic (Section 4.7)."""
     levels, wanted = topic.split("/"), pattern.split("/")
     for place, want in enumerate(wanted):
         if want == "#":
