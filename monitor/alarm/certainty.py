@@ -83,7 +83,7 @@ class Certainty:
         return f"{sure}: {low} to {high} ({100 * level:.4g} %)"
 
     def learned(self) -> list[str]:
-        """Return the recorded steps that support an answer on a learned model, with the bands of its own value."""
+        """Return the recorded steps that support an answer on a learned model, and the bands of the agent's value."""
         verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
         parts, (change, basis) = [], self._basis()
         if basis is not None and max(basis.rare or 0.0, basis.never) >= MATTERS:

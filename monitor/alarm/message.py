@@ -215,7 +215,7 @@ class AlertBands(msgspec.Struct, frozen=True):
     draws: int
     """Number of posterior models."""
     seed: int
-    """Seed with which they were drawn."""
+    """Seed with which the posterior models were drawn."""
     level: float | None
     """Level of the credible bands."""
     delta: float | None

@@ -62,7 +62,10 @@ class TakeoverGoal(msgspec.Struct, frozen=True):
 
 
 def takeover_goal(formula: Formula, *, sampled: bool = False) -> TakeoverGoal | str:
-    """Return the goal by which a formula judges takeovers, or the reason why it judges none."""
+    """Return the goal by which a formula judges takeovers, or the reason why there is none.
+
+    `sampled`: whether the formula is evaluated by sampling.
+    """
     change, goal = _alternative(formula)
     if change is None or goal is None or change.kind != "policy":
         return NO_POLICY

@@ -285,7 +285,7 @@ class LimitsConfig(Section):
     acknowledgements. Some brokers send more, as with 3.1.1. If the inbox is full, the monitor stops reading. If the
     inbox is still full after half a `keepalive`, steps are dropped, and their agents become blind."""
     deadline: Duration = 0.05
-    """How long one evaluation may take. The other steps wait for the next evaluation; agents take turns."""
+    """How long one evaluation may take. Steps that do not fit wait for the next evaluation; agents take turns."""
 
 
 class LoggingConfig(Section):
@@ -313,7 +313,7 @@ class Config(BaseSettings):
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
     """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`. A world with
-    numbers is given as a manifest (`.yaml`), or as `module.py:name`; the monitor then runs `module.py`.
+    numbers is given as a manifest (`.yaml`), or as `module.py:name`; the monitor then runs this Python file.
     """
     state_encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = setting(
         StreamSettings, "encoder"
