@@ -62,7 +62,8 @@ def with_one_decision(
 ) -> Verdict:
     """Return the verdict; if a goal of `regret` is missed, add the one decision whose change meets the goal.
 
-    The noise is the noise of the verdict. If the verdict needed no noise, decisions that need noise are not tried.
+    Changed decisions are tried with the same noise samples as the verdict. If the verdict needed no noise,
+    decisions that need noise are not tried.
     """
     if not (isinstance(formula, Regret) and is_missed(verdict)):
         return verdict

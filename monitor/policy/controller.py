@@ -117,7 +117,7 @@ class TableReader(Reader):
         return after, self.choice[after, seen]
 
     def numbers(self, memory: int) -> tuple[float, ...]:
-        """Return no numbers: the memory is a whole number already."""
+        """Return an empty tuple: this memory is a single integer, not a vector of numbers."""
         del memory
         return ()
 
