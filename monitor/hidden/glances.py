@@ -1,8 +1,8 @@
 """Evidence: the possible explanations of an observed step with a hidden state.
 
 A *place* is a pair: a hidden state, and the memories of all policies that act or only observe. The weight of a place is
-its probability given all observations so far. This is the filter of a hidden Markov model in which a policy that may see
-more than the monitor chooses the actions (docs/semantics.md, section 16.2).
+its probability given all observations so far. This is the filter of a hidden Markov model in which a policy that may
+see more than the monitor chooses the actions (docs/semantics.md, section 16.2).
 """
 
 from __future__ import annotations
