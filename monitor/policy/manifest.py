@@ -23,7 +23,8 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _inside(file: str) -> str:
+def inside(file: str) -> str:
+    """Return the name of a file in the manifest's own folder. Raises ValueError for any other."""
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
         raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
@@ -76,7 +77,7 @@ class NetworkManifest(_Strict):
     provenance: str | None = None
     """For people: how the policy was made."""
 
-    _file_inside = field_validator("file")(_inside)
+    _file_inside = field_validator("file")(inside)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -120,7 +121,7 @@ class ControllerManifest(_Strict):
     provenance: str | None = None
     """For people: how the policy was made."""
 
-    _file_inside = field_validator("file")(_inside)
+    _file_inside = field_validator("file")(inside)
 
 
 class State(_Strict):

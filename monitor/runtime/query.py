@@ -43,7 +43,7 @@ from monitor.types import (
 )
 
 NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: any (or stable) to the formula"
-NO_GUARANTEE: Final = (
+NEVER_ROBUST: Final = (
     "quantities are nested, so on a learned model no answer is known to be robust; leave only_if out, or write a "
     "formula without nested quantities"
 )
@@ -345,7 +345,7 @@ def _check_guarantee(query: Query) -> None:
     measures = [goal.measure for goal, _, _ in goals(query.formula)]
     decides = any(change.decides for _, changes, _ in goals(query.formula) for change in changes)
     if decides or any(isinstance(measure, Probability) and any(nested_goals(measure.path)) for measure in measures):
-        raise SpecError(spec.name, ("alarm", "only_if"), NO_GUARANTEE)
+        raise SpecError(spec.name, ("alarm", "only_if"), NEVER_ROBUST)
 
 
 def _alarms_in_time(formula: Formula) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from monitor.errors import ConfigError, ModelError
+from monitor.policy.manifest import inside
 from monitor.worlds.protocol import Feature
 from monitor.yamltext import parse_yaml
 
@@ -34,13 +34,7 @@ class File(_Strict):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """The SHA-256 of the file, hexadecimal."""
 
-    @field_validator("file")
-    @classmethod
-    def _inside(cls, file: str) -> str:
-        path = PurePosixPath(file)
-        if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
-            raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
-        return file
+    _file_inside = field_validator("file")(inside)
 
 
 class WorldNumber(_Strict):

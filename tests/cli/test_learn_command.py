@@ -374,6 +374,10 @@ def test_recordings_of_the_monitor_are_read(cfmon: Run, tmp_path: Path) -> None:
     assert "2 transitions in 2 episodes" in out
     assert "1 gap" in out
     assert "3 messages left out" in out
+    (tmp_path / "own.py").write_text("def cell(columns):\n    return columns['state']\n")
+    for wrapped in (["--abstraction", f"{tmp_path / 'own.py'}:cell"], ["--missing", "reward: -999"]):
+        told = cfmon("model", "learn", str(path), "-o", str(tmp_path / f"{wrapped[0]}.npz"), *wrapped)[1]
+        assert "3 messages left out" in told, "also where columns are computed, or values taken for missing"
     mdp = load_model(model)
     assert mdp.row(0, 0)[0].tolist() == [1]
     assert mdp.row(1, 0)[0].tolist() == [3]

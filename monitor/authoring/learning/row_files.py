@@ -107,6 +107,42 @@ class RowFile(Protocol):
         ...
 
 
+class RowsOf:
+    """Rows made of those of another file. Everything is as in that file, unless a class says otherwise."""
+
+    def __init__(self, rows: RowFile) -> None:
+        self.path = rows.path
+        self._rows = rows
+
+    @property
+    def position(self) -> int:
+        """Number of bytes read so far."""
+        return self._rows.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._rows.position = position
+
+    @property
+    def dropped(self) -> int:
+        """Number of messages of a recording that are not steps, or arrived twice or late."""
+        return int(getattr(self._rows, "dropped", 0))
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Columns that cannot be read."""
+        return self._rows.left_out
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Kinds of the columns."""
+        return self._rows.kinds
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return self._rows.names()
+
+
 class FileRows:
     """Batches of one file.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray
 from monitor.authoring.learning.batch import RowBatch, is_missing
-from monitor.authoring.learning.row_files import START, FilePosition, RowFile
+from monitor.authoring.learning.row_files import START, FilePosition, RowFile, RowsOf
 from monitor.errors import ConfigError
 
 Missing = Mapping[str, tuple[float | str, ...]]
@@ -113,40 +113,12 @@ def is_conventional(value: float) -> bool:
     return any(value in (2.0**bits - 1, -(2.0**bits) + 1, -(2.0**bits)) for bits in WORDS)
 
 
-class WithoutSentinels:
+class WithoutSentinels(RowsOf):
     """File of rows in which some values of some columns stand for missing values."""
 
     def __init__(self, rows: RowFile, missing: Missing) -> None:
-        self.path = rows.path
-        self._rows, self._missing = rows, missing
-
-    @property
-    def position(self) -> int:
-        """That of the file."""
-        return self._rows.position
-
-    @position.setter
-    def position(self, position: int) -> None:
-        self._rows.position = position
-
-    @property
-    def dropped(self) -> int:
-        """Number of messages of a recording that are not steps, or arrived twice or late."""
-        return int(getattr(self._rows, "dropped", 0))
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """As in the file."""
-        return self._rows.left_out
-
-    @property
-    def kinds(self) -> Mapping[str, str]:
-        """As in the file."""
-        return self._rows.kinds
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
-        return self._rows.names()
+        super().__init__(rows)
+        self._missing = missing
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns, with NaN or empty texts in place of these values; `coded` lists the places."""

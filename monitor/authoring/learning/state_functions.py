@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from monitor.authoring.learning.batch import RowBatch, typed
-from monitor.authoring.learning.row_files import START, FilePosition, RowFile
+from monitor.authoring.learning.row_files import START, FilePosition, RowFile, RowsOf
 from monitor.errors import ModelError
 from monitor.user_code import explained, load_object
 
@@ -23,34 +23,22 @@ def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
     return f"{reference.rpartition(':')[2]}()", load_object(reference, ModelError)
 
 
-class Computed:
+class Computed(RowsOf):
     """File of rows with one additional column: the state that a function computes from all other columns."""
 
     def __init__(self, rows: RowFile, name: str, function: Callable[..., Any]) -> None:
-        self.path = rows.path
-        self.position = 0
-        self._rows, self._name, self._function = rows, name, function
+        super().__init__(rows)
+        self._name, self._function = name, function
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the columns, the computed one first."""
         return (self._name, *self._rows.names())
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """As in the file."""
-        return self._rows.left_out
-
-    @property
-    def kinds(self) -> Mapping[str, str]:
-        """As in the file."""
-        return self._rows.kinds
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns, and the computed one."""
         every = self._rows.names()
         for read in self._rows.batches(every, begin):
             batch = read.whole()
-            self.position = self._rows.position
             columns = {name: batch.columns[name] for name in wanted if name != self._name}
             yield replace(batch, columns={self._name: self._computed(batch), **columns})
 

@@ -23,7 +23,7 @@ export function makeAlarm() {
   runbook.target = "_blank";
   runbook.rel = "noreferrer";
   mark.setAttribute("aria-hidden", "true");
-  const card = element("li", "fresh", head, summary, blindness, numbers, element("div", "actions", why, page, proof, bundle, runbook));
+  const card = element("li", "", head, summary, blindness, numbers, element("div", "actions", why, page, proof, bundle, runbook));
   return part(card, (told) => {
     alarm = told;
     const firing = alarm.state === "firing";
