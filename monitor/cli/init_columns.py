@@ -15,14 +15,14 @@ import typer
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.column_facts import Head, head_of
 from monitor.authoring.learning.column_roles import ROLES, SINGLE, ColumnRole, Proposal, proposed
-from monitor.authoring.learning.columns import Role, Roles, expanded, guessed
+from monitor.authoring.learning.columns import Role, Roles, columns_named, guessed
 from monitor.authoring.learning.learner import ALIASES, labels_of
-from monitor.authoring.learning.sentinels import FarValue, Missing, decoded, far_values, missing_of, number_text
+from monitor.authoring.learning.sentinels import FarValue, codes_of, decoded, far_values, number_text
 from monitor.cli.abstractions import function_of
 from monitor.cli.init_settings import InitSettings, codes_text, key_text, role_text, roles_of
 from monitor.cli.output import printable, say
 from monitor.cli.recorded_inputs import many, open_recording, recorded_files
-from monitor.errors import ConfigError, ModelError, MonitorError, RecordingError
+from monitor.errors import ConfigError, ModelError, MonitorError
 
 SEVERAL: Final = ("state", "next_state", "inputs")
 """Options that name several columns."""
@@ -31,6 +31,9 @@ LIMIT: Final = ("time_limit", "time limit")
 
 CODED: Final[tuple[Role, ...]] = ("episode", "order", "action")
 """Roles whose values are codes. A far number is then just another code, not a missing value."""
+
+BELIEVED: Final[tuple[Role, ...]] = (*CODED, "reward")
+"""Roles whose far values are not read as missing unless a person says so: -999 may be the penalty of a crash."""
 
 FAR: Final = 3
 """Number of far values of a column that are shown."""
@@ -66,13 +69,13 @@ class ColumnOptions:
         """
         settled: dict[str, tuple[Role, ...]] = {}
         for text, words in columns.items():
-            settled |= dict.fromkeys(_found(text, names, source), roles_of(words))
+            settled |= dict.fromkeys(columns_named(names, text, source), roles_of(words))
         closed: set[Role] = set()
         for option, text in self.given.items():
             (role,) = roles_of(option)
             settled = {name: tuple(each for each in roles if each != role) for name, roles in settled.items()}
             for part in text.split(",") if option in SEVERAL else [text]:
-                for name in _found(part.strip(), names, source) if part.strip() else ():
+                for name in columns_named(names, part.strip(), source) if part.strip() else ():
                     settled[name] = (*settled.pop(name, ()), role)
             closed.add(role)
         for single in SINGLE:
@@ -81,13 +84,6 @@ class ColumnOptions:
                     f"columns: {' and '.join(several[:2])} both have the role {single}; one column has it"
                 )
         return settled, closed
-
-
-def _found(text: str, names: Sequence[str], source: str) -> tuple[str, ...]:
-    found = expanded(names, text)
-    if not found:
-        raise RecordingError(f"{source}: there is no column {text!r}; it has {', '.join(names[:30])}")
-    return found
 
 
 class RecordedColumns:
@@ -102,7 +98,7 @@ class RecordedColumns:
         self.codes: dict[str, tuple[float | str, ...]] = {}
         """Values that stand for missing values, as the user gave them."""
         for text, codes in settings.missing.items():
-            self.codes |= dict.fromkeys(_found(text, self.names, self.source), codes)
+            self.codes |= dict.fromkeys(columns_named(self.names, text, self.source), codes)
         self.time_limit = settings.time_limit
         self.far = {name: far for name, values in self._read.columns.items() if (far := far_values(values))}
         said = {"bins": settings.bins, "abstraction": settings.abstraction}
@@ -135,18 +131,23 @@ class RecordedColumns:
             self.closed.add("state")
 
     def _proposed(self) -> Proposal:
-        """Return the proposed roles. Codes of an episode, an order or an action are not read as missing values."""
-        found = self._decoded(())
-        coded = [name for role in CODED for name in found.having(role) if name in self.missing]
-        return self._decoded(coded) if {*coded} - {*self.codes} else found
-
-    def _decoded(self, without: Sequence[str]) -> Proposal:
-        likely = {name: tuple(one.value for one in far if one.sentinel) for name, far in self.far.items()}
-        self.missing: Missing = {name: codes for name, codes in likely.items() if codes and name not in without}
-        self.missing = {**self.missing, **self.codes}
-        batch = decoded(RowBatch(self._read.columns, 1, self.source), self.missing)
-        self.head = replace(self._read, columns=batch.columns)
-        found = proposed(self.head, self.settled, self.closed, computed=self.computed, time_limit=self.time_limit)
+        """Return the proposed roles. Far values of columns with a role in `BELIEVED` are not read as missing values."""
+        believed: set[str] = set()
+        while True:
+            likely = {name: tuple(one.value for one in far if one.sentinel) for name, far in self.far.items()}
+            taken = {name: codes for name, codes in likely.items() if codes and name not in believed} | self.codes
+            batch = decoded(RowBatch(self._read.columns, 1, self.source), taken)
+            head = replace(self._read, columns=batch.columns)
+            found = proposed(
+                head, self.settled, self.closed, computed=self.computed,
+                time_limit=self.time_limit, by_state=self.settings.timing == "state",
+            )  # fmt: skip
+            more = {name for role in BELIEVED for name in found.having(role) if name in taken} - {*self.codes}
+            if not more:
+                break
+            believed |= more
+        self.missing, self.head = taken, head
+        self.coded = {name for role in CODED for name in found.having(role)}
         return replace(found, columns=[self._with_far(each) for each in found.columns])
 
     def _with_far(self, column: ColumnRole) -> ColumnRole:
@@ -154,25 +155,26 @@ class RecordedColumns:
         codes = self.missing.get(column.name, ())
         said = [f"{', '.join(map(number_text, codes))}: missing"] if codes else []
         if column.roles or not column.sure:
-            said += [f"{one.text} ({one.count:,}): far outside" for one in self._others(column.name)]
+            said += [f"{number_text(one.value)} ({one.count:,}): far outside" for one in self._others(column.name)]
         return replace(column, values="; ".join([column.values, *said]))
 
     def _others(self, name: str) -> list[FarValue]:
         """Return the first far values of a column that are read as ordinary values."""
         codes = self.missing.get(name, ())
-        return [one for one in self.far.get(name, ()) if one.value not in codes][:FAR]
+        far = () if name in self.coded else self.far.get(name, ())
+        return [one for one in far if one.value not in codes][:FAR]
 
     def reading_lines(self) -> list[str]:
         """Return lines of YAML on the time limit, and on values that stand, or might stand, for missing values."""
         used = {each.name for each in self.proposal.columns if each.roles or not each.sure}
-        coded = {self.proposal.having(role) for role in CODED}
         taken, doubtful = [], []
         for name in self.names:
             range_ = next((f"; the others are {one.low:.6g} to {one.high:.6g}" for one in self.far.get(name, ())), "")
             codes = self.missing.get(name, ())
             if name in self.missing:
-                taken.append(f"  {key_text(name)}: {codes_text(codes)} # read as empty cells{range_}")
-            for one in self._others(name) if name in used and (name,) not in coded else ():
+                said = "read as empty cells" if codes else "all values are read as they are"
+                taken.append(f"  {key_text(name)}: {codes_text(codes)} # {said}{range_}")
+            for one in self._others(name) if name in used else ():
                 rows = many(one.count, "row")
                 doubtful.append(f"#   {key_text(name)}: {codes_text((*codes, one.value))} # {rows}{range_}")
         limit = self.proposal.time_limit
@@ -220,7 +222,7 @@ class RecordedColumns:
     def _change(self, lines: Sequence[str]) -> None:
         """Apply corrections, each a text `NAME: ROLE`, and print the columns that they change."""
         before = {each.name: (each.roles, each.sure, each.values) for each in self.proposal.columns}
-        settled = dict(self.settled)
+        settled, given, limit = dict(self.settled), dict(self.codes), self.time_limit
         for line in lines:
             name, colon, role = line.rpartition(":")
             if not (colon and name.strip()):
@@ -228,20 +230,24 @@ class RecordedColumns:
             if name.strip() in LIMIT and name.strip() not in self.names:
                 if not role.strip().isdecimal():
                     raise ConfigError(f"{line.strip()!r:.80}: write time_limit: STEPS, or time_limit: 0 for none")
-                self.time_limit = int(role)
+                limit = int(role)
                 continue
             if (codes := role.strip()).startswith("missing "):
-                codes = codes.removeprefix("missing ")
-                named = _found(name.strip(), self.names, self.source)
-                self.codes |= dict.fromkeys(named, *missing_of([f"column: {codes}"]).values())
+                named = columns_named(self.names, name.strip(), self.source)
+                given |= dict.fromkeys(named, codes_of(codes.removeprefix("missing ")))
                 continue
             roles = roles_of(role)
             for each in roles:
                 if each in SINGLE:  # then no other column has it
                     settled = {name: theirs for name, theirs in settled.items() if each not in theirs}
-            settled |= dict.fromkeys(_found(name.strip(), self.names, self.source), roles)
-        self.settled = settled
-        self.proposal = self._proposed()
+            settled |= dict.fromkeys(columns_named(self.names, name.strip(), self.source), roles)
+        before_all = self.settled, self.codes, self.time_limit
+        self.settled, self.codes, self.time_limit = settled, given, limit
+        try:
+            self.proposal = self._proposed()
+        except MonitorError:
+            self.settled, self.codes, self.time_limit = before_all
+            raise
         changed = [e for e in self.proposal.columns if before[e.name] != (e.roles, e.sure, e.values)]
         for line in table_of(changed)[1:]:
             say(line)
@@ -281,15 +287,18 @@ class RecordedColumns:
     def holds(self, text: str, roles: Roles) -> tuple[int, str]:
         """Return the number of rows in which a condition holds, and a sentence that says so. Raises ModelError."""
         ((condition, _),) = labels_of([], [text], roles, self.names)
-        columns = {}
+        columns, used = {}, set()
         for name in condition.columns:  # `done` stands for the column that marks ends, whatever the column's name
             column = name if name in self.names else getattr(roles, ALIASES[name])
             if column in self.head.unreadable:
                 raise ModelError(f"label {condition.name!r}: column {column!r}: {self.head.unreadable[column]}")
             columns[name] = self.head.columns[column]
+            used.add(column)
         count = int(np.count_nonzero(condition.holds(columns, len(self.head))))
         share = "none" if not count else "all" if count == len(self.head) else _percent(count / len(self.head))
-        return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}"
+        cut = self.time_limit and roles.terminated in used
+        counted = ", ends by the time limit included" if cut else ""
+        return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}{counted}"
 
     def ask_unsafe(self, roles: Roles) -> str:
         """Ask for the unsafe condition until it holds in some rows but not in all, or until an answer is repeated."""

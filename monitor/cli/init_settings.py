@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from monitor.authoring.learning.column_roles import ROLES, Proposal
 from monitor.authoring.learning.columns import Role, expanded
 from monitor.authoring.learning.left_out import DEFAULT
-from monitor.authoring.learning.sentinels import number_text
+from monitor.authoring.learning.sentinels import codes_of, number_text
 from monitor.cli.learn_dynamics import FITS
 from monitor.cli.output import printable
 from monitor.errors import ConfigError
@@ -98,7 +98,10 @@ class InitSettings(BaseModel):
     def _codes(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
-        return {name: codes if isinstance(codes, list | tuple) else [codes] for name, codes in given.items()}
+        return {
+            name: codes_of(codes) if isinstance(codes, str) else codes if isinstance(codes, list | tuple) else [codes]
+            for name, codes in given.items()
+        }
 
     @field_validator("columns")
     @classmethod

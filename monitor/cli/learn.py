@@ -32,6 +32,7 @@ from monitor.cli.recorded_inputs import (
     TimeLimit,
     TruncatedColumn,
     many,
+    missing_in,
     new_learner,
     notes_on_bins,
     notes_on_rows,
@@ -129,7 +130,8 @@ def model_learn(
     limit = RowLimit.parsed(skip_bad)
     if append is not None:
         _refuse_options(roles | said | {"missing": missing}, f"with --append: {KEPT}")
-    paths, codes = recorded_files(files), missing_of(missing or [])
+    paths = recorded_files(files)
+    codes = missing_in(open_recording(paths[0], topic), missing_of(missing or []))
     sources = [open_recording(path, topic, codes) for path in paths]
     if dynamics:
         unused = {name: said[name] for name in ("bins", "abstraction", "unsafe", "prior")}

@@ -25,8 +25,6 @@ FORECASTS: Final = (
     "so must they of the loss of a rule that knows when episodes end but not how: telling that the end is near is no "
     "forecast of the event. All intervals are 99 %, with episodes as what varies."
 )
-NOT_MARKOV: Final = "the states are not Markov"
-
 CLASSES: Final = "Reliability: the frequency of the event for forecasts in each tenth"
 PAST: Final = (
     "Does the past help to predict the next state, beyond state and action? A difference above 0.01 nats and three "
@@ -47,6 +45,8 @@ def verdict(found: Assessment) -> list[str]:
     if found.alarms is not None:
         parts.append(_alarms(found.alarms, found.day))
     parts += [f"From the start, {line}." for line in bases_text(found.bases)]
+    from monitor.authoring.learning.model_report import NOT_MARKOV  # noqa: PLC0415 - keep `cfmon --help` light
+
     past = _past(found.past) if found.past else ""
     parts += [past] if past and not any(each.startswith(NOT_MARKOV) for each in found.problems) else []
     parts += [f"Not judged: {each}." for each in found.unjudged]

@@ -185,6 +185,14 @@ def open_recording(path: Path, topic: str, missing: Missing | None = None) -> Ro
     return WithoutSentinels(rows, missing)
 
 
+def missing_in(source: RowFile, missing: Missing) -> Missing:
+    """Return `missing` with a list of columns named one by one. Raises RecordingError for an unknown column."""
+    from monitor.authoring.learning.columns import columns_named  # noqa: PLC0415 - keep `cfmon --help` light
+
+    names = source.names() if missing else ()
+    return {name: codes for text, codes in missing.items() for name in columns_named(names, text, str(source.path))}
+
+
 def with_function(source: RowFile, function: str) -> RowFile:
     """Return the source with the state that `function`, FILE.py:NAME, computes. An empty `function` changes nothing."""
     from monitor.authoring.learning.state_functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light

@@ -222,11 +222,35 @@ def test_codes_of_missing_values_are_shown_and_may_be_corrected(
     asker(monkeypatch, ["level: missing none", ""])
     found.correct()
     assert found.missing == {"level": ()}
-    assert found.reading_lines()[1].startswith("  level: [] #")
+    assert found.reading_lines()[1] == "  level: [] # all values are read as they are; the others are 0 to 8"
+    asker(monkeypatch, ["level: missing 5; level: engine", ""])
+    found.correct()
+    assert found.missing == {"level": ()}, "a line with a mistake changes nothing"
+    asker(monkeypatch, ["level: missing broken", ""])
+    found.correct()
+    assert found.missing == {"level": ()}
+    assert "column 'level' has numbers, so 'broken' cannot stand" in capsys.readouterr().out
     asker(monkeypatch, ["level: missing none", "time_limit: many", "time_limit: 20", ""])
     found.correct()
     assert "write time_limit: STEPS" in capsys.readouterr().out
     assert found.settled_roles()[1].time_limit == 20
+
+
+def test_the_penalty_of_a_crash_is_believed() -> None:
+    rng = np.random.default_rng(2)
+    crashes = [run for run in range(40) if run % 5 == 0]
+    rows = [
+        {"run": run, "step": step, "x": int(rng.integers(6)), "action": int(rng.integers(2))}
+        | {"reward": -999 if run in crashes and step == 9 else -round(float(rng.random()), 2), "done": step == 9}
+        for run in range(40)
+        for step in range(10)
+    ]
+    found = columns(write("crash.csv", rows))
+    assert found.missing == {}
+    [shown] = [each for each in found.proposal.columns if each.name == "reward"]
+    assert shown.values.endswith("; -999 (8): far outside")
+    assert found.reading_lines()[-1].startswith("#   reward: [-999] # 8 rows; the others are -")
+    assert found.holds("crash: done and reward < -10", found.settled_roles()[1])[0] == len(crashes)
 
 
 def test_a_file_and_an_option_say_which_values_are_missing(cfmon: Run) -> None:
@@ -260,6 +284,8 @@ def test_a_file_and_an_option_say_which_values_are_missing(cfmon: Run) -> None:
     assert Path("again/model.npz").read_bytes() == Path("t/model.npz").read_bytes()
     code, out, err = cfmon("model", "learn", file, "-o", "m.npz", "--missing", "level: -999", "--skip-bad", "1%")
     assert (code, "'level' is -999, taken for missing (34; 56)" in out) == (0, True), err
+    code, _, err = cfmon("model", "learn", file, "-o", "n.npz", "--missing", "levle: -999")
+    assert (code, "there is no column 'levle'; it has " in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ def proposed(
     *,
     computed: bool = False,
     time_limit: int | None = None,
+    by_state: bool = False,
 ) -> Proposal:
     """Return a role for each column, with the reason.
 
@@ -145,8 +146,10 @@ def proposed(
         closed: roles that no other column can have.
         computed: True if a function computes the states from all columns, so that no column is a state by itself.
         time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
+        by_state: True if end markers are about the state of their row, as in messages, and not about its step.
     """
     found = _Proposing(head, settled, {*closed, *(("state",) if computed else ())}, computed=computed)
+    found.by_state = by_state or found.messages
     return found.proposal(time_limit)
 
 
@@ -156,7 +159,7 @@ class _Proposing:
     ) -> None:
         self.head, self.settled, self.closed, self.computed = head, settled, closed, computed
         self.names = [*head.columns, *head.unreadable]
-        self.messages = are_messages(self.names)
+        self.messages = self.by_state = are_messages(self.names)
         self.facts: dict[str, ColumnFacts] = {name: facts_of(values) for name, values in head.columns.items()}
         self.found: dict[str, ColumnRole] = {}
         self.by_role: dict[Role, list[str]] = {}
@@ -395,7 +398,7 @@ class _Proposing:
             return 0
         action, column = self._having("action"), self.found[name]
         final = action in self.facts and 2 * is_missing(self.head.columns[action])[cut].sum() > count
-        steps = longest - bool(final)  # a final state has no step of its own
+        steps = longest - bool(final or self.by_state)  # a final state has no step of its own
         said = f"{count:,} of {len(lengths):,} ends come after exactly {steps:,} steps, the longest"
         free = "truncated" not in self.closed and self._having("truncated") is None and not column.settled
         if count >= MOSTLY * len(lengths) and free:

@@ -171,6 +171,14 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
     return tuple(each for _, each in sorted(entries)) or tuple(each for each in known if each.startswith(f"{name}."))
 
 
+def columns_named(names: Sequence[str], name: str, source: str) -> tuple[str, ...]:
+    """Return the columns for a name, as `expanded` does. Raises RecordingError if there are none."""
+    found = expanded(names, name)
+    if not found:
+        raise RecordingError(f"{source}: there is no column {name!r}; it has {', '.join(names[:30])}")
+    return found
+
+
 def first_known(names: Sequence[str], known: Sequence[str]) -> str | None:
     """Return the first column with a known name, or the single entry of a list or structure with this name."""
     lower = {name.lower(): name for name in reversed(names)}

@@ -196,8 +196,8 @@ class Episodes:
             "@terminated": terminated,
             "@truncated": truncated,
             "@lost": why.lost,
-            "@torn": np.zeros(len(batch), np.bool_),
-            "@pending": np.zeros(len(batch), np.bool_),
+            "@torn": np.zeros(len(batch), np.int64),
+            "@pending": np.zeros(len(batch), np.int64),
             "@cuts": np.full(len(batch), self.unplaced),
             "@after_gone": np.zeros(len(batch), np.bool_),
         }

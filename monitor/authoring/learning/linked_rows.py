@@ -73,7 +73,8 @@ def _episode(columns: Mapping[str, AnyArray], roles: Roles) -> Ints:
 def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, AnyArray]:
     """Return the rows that are not lost, and mark their neighbours.
 
-    `@torn`: a lost row of the same episode is directly before the row. `@pending`: a lost row is directly after it.
+    `@torn`: number of lost rows of the same episode directly before the row. `@pending`: number directly after it, if
+    no other row of the episode follows yet. Lost rows before the first row of an episode count only within a batch.
     """
     lost = columns["@lost"]
     if not lost.any():
@@ -89,8 +90,8 @@ def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, Any
     last = np.concatenate([first[1:], [True]])[: len(kept)]
     end = np.searchsorted(key[order], key[kept], side="right")
     torn, pending = columns["@torn"].copy(), columns["@pending"].copy()
-    torn[kept] |= before != earlier
-    pending[kept] |= last & (count[end - 1] != before)
+    torn[kept] += before - earlier
+    pending[kept] += np.where(last, count[end - 1] - before, 0)
     found = {**columns, "@torn": torn, "@pending": pending}
     return {name: values[~lost] for name, values in found.items()}
 
@@ -158,9 +159,9 @@ class LinkedRows:
         if self.roles.episode is not None:
             again[:] = False
         usual = pairs & ~back & ~again
-        lost = self.columns["@torn"][self.sorted]
-        lost[1:] |= same[1:] & self.columns["@pending"][self.sorted][:-1]
-        torn = lost & pairs
+        lost = self.columns["@torn"][self.sorted]  # number of rows of the episode that were left out directly before
+        lost[1:] += np.where(same[1:], self.columns["@pending"][self.sorted][:-1], 0)
+        torn = (lost > 0) & pairs
         unsure = np.diff(self.columns["@cuts"][self.sorted], prepend=0) != 0
         if counts_up is None and self.roles.order is not None and (usual & ~torn).any():
             text = self.columns[self.roles.order].dtype.kind == "U"
@@ -186,8 +187,8 @@ class LinkedRows:
         gap = linked & more & ~cut & bool(self.step)
         self.gaps = int(gap.sum())
         gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))
-        missed = ~linked & (lost | gone)  # a row that was left out may have been the first row of the episode
-        self._count_steps(linked, rise, missed | (linked & torn))
+        missed = ~linked & ((lost > 0) | gone)  # a row that was left out may have been the first row of the episode
+        self._count_steps(linked, rise, np.where(linked, lost, lost + gone))
         linked &= ~gap & ~cut
         self.before = np.full(self.count, -1)
         self.before[self.sorted[linked]] = self.sorted[np.flatnonzero(linked) - 1]
@@ -201,18 +202,20 @@ class LinkedRows:
         """Treat ends after as many steps as the time limit as cuts: what follows them is unknown."""
         if not self.roles.time_limit:
             return
-        cut = self.terminated & (self.taken + (self.action >= 0) >= self.roles.time_limit)
+        own = (self.action >= 0) & (self.roles.timing == "step")  # else the row's marker is about its state
+        cut = self.terminated & (self.taken + own >= self.roles.time_limit)
         self.terminated, self.truncated = self.terminated & ~cut, self.truncated | cut
         self.columns = {**self.columns, "@terminated": self.terminated, "@truncated": self.truncated}
 
-    def _count_steps(self, linked: Bools, rise: AnyArray, lost: Bools) -> None:
+    def _count_steps(self, linked: Bools, rise: AnyArray, lost: Ints) -> None:
         """Set the number of steps of its episode before each row, including missing steps.
 
         `linked`: whether a row continues the episode of the row before, perhaps after a gap. `rise`: rise of the order
-        from the row before. Both are in the sorted order. `lost`: whether a row directly before was left out.
+        from the row before. `lost`: number of rows directly before that were left out. All are in the sorted order.
         """
         more = np.maximum(np.round(rise / self.step), 1) if self.step else 1 + lost
-        more = np.cumsum(np.where(linked, more, self.columns["@taken"][self.sorted] + lost).astype(np.int64))
+        earlier = np.where(self.fresh[self.sorted], lost, self.columns["@taken"][self.sorted])
+        more = np.cumsum(np.where(linked, more, earlier).astype(np.int64))
         begin = np.maximum.accumulate(np.where(linked, 0, np.arange(self.count)))
         self.taken = np.zeros(self.count, np.int64)
         self.taken[self.sorted] = more - np.concatenate([[0], more])[begin]

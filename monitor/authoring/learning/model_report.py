@@ -34,6 +34,9 @@ ENOUGH: Final = 10
 WORTH: Final = 0.01
 """Smallest gain of a history, in nats a step, that counts against the abstraction."""
 
+NOT_MARKOV: Final = "the states are not Markov"
+"""Beginning of the problem that the past predicts more than the states do."""
+
 POWER: Final = 0.9
 
 Z: Final = 3.0
@@ -115,7 +118,7 @@ class LabelCalibration:
             return ""
         count, said, came = max(far, key=lambda tenth: abs(tenth[1] - tenth[2]))
         low = min(int(said * 10), 9) * 10
-        others = "the other tenths are right" if len(far) == 1 else f"{len(far)} tenths are wrong"
+        others = "no other tenth is shown to be wrong" if len(far) == 1 else f"{len(far)} tenths are wrong"
         which = f"of the {count:,} forecasts from {low} % to {low + 10} %"
         return f"{which}, which say {said:.1%} on average, {came:.1%} came true; {others}"
 
@@ -433,7 +436,7 @@ def problems_of(report: ModelReport) -> tuple[str, ...]:
     history = max((gain for gain in report.histories if gain.real), key=lambda gain: gain.difference, default=None)
     if history is not None:
         found.append(
-            f"the states are not Markov: {history.name} improves predictions by {history.difference:.3f} nats a step "
+            f"{NOT_MARKOV}: {history.name} improves predictions by {history.difference:.3f} nats a step "
             f"(standard error {history.error:.3f}); add columns to the state, or use finer bins"
         )
     wrong: Mapping[str, LabelCalibration] = {each.label: each for each in report.calibrations if each.wrong}

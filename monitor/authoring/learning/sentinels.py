@@ -54,15 +54,18 @@ class FarValue:
     high: float
     sentinel: bool
 
-    @property
-    def text(self) -> str:
-        """The value as YAML."""
-        return number_text(self.value)
-
 
 def number_text(value: float | str) -> str:
-    """Return a number without an unnecessary decimal point, or a text unchanged."""
-    return value if isinstance(value, str) else f"{value:.17g}" if value != round(value, 6) else f"{value:.15g}"
+    """Return a number as YAML reads it again, without an unnecessary decimal point; or a text unchanged.
+
+    >>> [number_text(value) for value in (-999.0, 0.1, 1e20, 2.0**64 - 1)]
+    ['-999', '0.1', '1.0e+20', '1.8446744073709552e+19']
+    """
+    if isinstance(value, str):
+        return value
+    text = f"{value:.15g}" if float(f"{value:.15g}") == value else repr(value)
+    digits, exponent, power = text.partition("e")
+    return f"{digits}.0e{power}" if exponent and "." not in digits else text
 
 
 def far_values(values: AnyArray) -> list[FarValue]:
@@ -135,7 +138,14 @@ def decoded(batch: RowBatch, missing: Missing) -> RowBatch:
             continue
         text = values.dtype.kind == "U"
         for code in codes:
-            if isinstance(code, str) != text or not (there := values == code).any():
+            if isinstance(code, str) and not text:
+                if is_missing(values).all():
+                    continue
+                raise ConfigError(
+                    f"{batch.source}: column {name!r} has numbers, so {code!r} cannot stand for a missing value; "
+                    "rows with a text in it are left out, see --skip-bad"
+                )
+            if not (there := values == (number_text(code) if text else code)).any():
                 continue
             columns[name] = np.where(there, "" if text else np.nan, columns[name])
             coded[f"{name!r} is {number_text(code)}, taken for missing"] = name, there
@@ -155,9 +165,14 @@ def missing_of(lines: Sequence[str]) -> dict[str, tuple[float | str, ...]]:
             raise ConfigError(
                 f"{line.strip()!r:.80}: write COLUMN: VALUE, VALUE, such as  level: -999; or COLUMN: none"
             )
-        parts = [part.strip() for part in codes.split(",") if part.strip()]
-        found[name.strip()] = () if parts in (["none"], ["[]"]) else tuple(map(_code, parts))
+        found[name.strip()] = codes_of(codes)
     return found
+
+
+def codes_of(text: str) -> tuple[float | str, ...]:
+    """Return the values in a text such as `-999, 9999`; none for `none`."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return () if parts in (["none"], ["[]"]) else tuple(map(_code, parts))
 
 
 def _code(text: str) -> float | str:

@@ -13,7 +13,14 @@ from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.companion import load_learner, save_learner
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.row_files import open_rows
-from monitor.authoring.learning.sentinels import WithoutSentinels, decoded, far_values, missing_of
+from monitor.authoring.learning.sentinels import (
+    WORDS,
+    WithoutSentinels,
+    decoded,
+    far_values,
+    missing_of,
+)
+from monitor.cli.init_settings import codes_text, read_settings
 from monitor.errors import ConfigError
 
 RNG = np.random.default_rng(5)
@@ -64,7 +71,7 @@ def test_what_may_be_a_reading_is_believed(values: AnyArray) -> None:
 
 def test_a_value_far_outside_that_is_no_code_is_named_with_the_range_of_the_others() -> None:
     [odd] = far_values(np.concatenate([HALL, [850.0] * 20]))
-    assert (odd.value, odd.count, odd.text) == (850.0, 20, "850")
+    assert (odd.value, odd.count) == (850.0, 20)
     assert (odd.low, odd.high) == (HALL.min(), HALL.max())
 
 
@@ -100,13 +107,43 @@ def test_a_code_is_read_as_an_empty_cell_and_named(state: tuple[str, ...], tmp_p
     assert np.array_equal(one.successors, other.successors)
 
 
-def test_a_text_may_stand_for_a_missing_one_and_a_number_does_not_match_text() -> None:
-    batch = RowBatch({"mode": np.array(["up", "ERR"]), "x": np.array([1, 9]), "on": np.array([True, False])}, 1, "f")
-    found = decoded(batch, {"mode": ("ERR", 9.0), "x": ("ERR", 9.0), "on": (0.0,), "other": (1.0,)})
-    assert found.columns["mode"].tolist() == ["up", ""]
-    assert np.isnan(found.columns["x"]).tolist() == [False, True]
-    assert found.columns["on"].tolist() == [True, False]
+def test_a_text_may_stand_for_a_missing_one_and_a_number_too_among_texts() -> None:
+    batch = RowBatch({"mode": np.array(["up", "ERR", "-1"]), "x": np.array([1, 9, 2]), "on": np.ones(3, bool)}, 1, "f")
+    found = decoded(batch, {"mode": ("ERR", -1.0), "x": (9.0,), "on": (1.0,), "other": (1.0,)})
+    assert found.columns["mode"].tolist() == ["up", "", ""]
+    assert np.isnan(found.columns["x"]).tolist() == [False, True, False]
+    assert found.columns["on"].all()
     assert decoded(batch, {"x": (7.0,)}).columns["x"].dtype.kind == "i", "nothing changes where there is none"
+    with pytest.raises(ConfigError, match=r"f: column 'x' has numbers, so 'ERR' cannot stand"):
+        decoded(batch, {"x": ("ERR",)})
+    unknown = RowBatch({"x": np.full(2, np.nan)}, 1, "f")
+    assert np.isnan(decoded(unknown, {"x": ("ERR",)}).columns["x"]).all(), "its kind is not known yet"
+
+
+CODES = (
+    -999.0,
+    0.1,
+    1e20,
+    -1e30,
+    9.969209968386869e36,
+    *(2.0**bits - 1 for bits in WORDS),
+    *(-(2.0**bits) for bits in WORDS),
+)
+
+
+def test_codes_are_read_again_as_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "init.yaml"
+    file.write_text(f"missing:\n  level: {codes_text((*CODES, 'ERR', '-1'))}\n", "utf-8")
+    assert read_settings(file).missing == {"level": (*CODES, "ERR", "-1")}
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"), [("-999, 9999", (-999.0, 9999.0)), ("none", ()), ("ERR", ("ERR",)), ("'-999'", (-999.0,))]
+)
+def test_a_text_in_a_file_is_read_as_the_option_is(text: str, codes: tuple[float | str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "init.yaml"
+    file.write_text(f"missing:\n  level: {text}\n", "utf-8")
+    assert read_settings(file).missing == {"level": codes}
 
 
 def test_codes_go_with_the_learner(tmp_path: Path) -> None:

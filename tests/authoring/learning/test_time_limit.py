@@ -18,10 +18,11 @@ ROLES = Roles(("x",), "a", "ep", "t", "r", "done", "cut")
 Row = dict[str, Any]
 
 
-def rows(rng: np.random.Generator, *, finals: bool, mixed: bool) -> tuple[list[Row], list[Row]]:
+def rows(rng: np.random.Generator, *, finals: bool, mixed: bool, missing: float = 0.05) -> tuple[list[Row], list[Row]]:
     """Interleaved episodes that end by themselves or after `LIMIT` steps, all marked by `done`; and marked rightly.
 
     `finals`: the last row is the final state, without an action. `mixed`: rows of episodes in turns.
+    `missing`: fraction of the rows in the middle of episodes that are not there.
     """
     marked: list[list[Row]] = []
     for episode in range(60):
@@ -38,7 +39,7 @@ def rows(rng: np.random.Generator, *, finals: bool, mixed: bool) -> tuple[list[R
     ordered = [row for path in marked for row in path]
     if mixed:
         ordered.sort(key=lambda row: row["t"])
-    keep = [rng.random() < 0.95 or row["done"] or row["t"] == 0 for row in ordered]  # some rows are missing
+    keep = [rng.random() >= missing or row["done"] or row["t"] == 0 for row in ordered]
     ordered = [row for row, kept in zip(ordered, keep, strict=True) if kept]
     plain = [{name: value for name, value in row.items() if name != "limited"} for row in ordered]
     right = [
@@ -62,14 +63,29 @@ def test_an_end_after_so_many_steps_is_a_cut(size: int, *, finals: bool, mixed: 
     assert canonical_bytes(found) != canonical_bytes(model(plain, size, ROLES)), "without it they are ends"
 
 
-def test_without_an_order_rows_are_counted() -> None:
-    plain, right = rows(np.random.default_rng(1), finals=True, mixed=False)
-    whole = [row for row in plain if sum(each["ep"] == row["ep"] for each in plain) == LIMIT + 1]
-    marked = [row for row in right if sum(each["ep"] == row["ep"] for each in right) == LIMIT + 1]
-    assert any(row["cut"] for row in marked)
-    unordered = replace(ROLES, order=None)
-    found = model(whole, 5, replace(unordered, time_limit=LIMIT))
-    assert canonical_bytes(found) == canonical_bytes(model(marked, 5, unordered))
+def unreadable(given: list[Row], bad: set[int]) -> list[Row]:
+    return [{**row, "x": float("nan") if i in bad else row["x"]} for i, row in enumerate(given)]
+
+
+@pytest.mark.parametrize("timing", ["step", "final", "state"])
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("size", [3, 7, 10_000])
+def test_rows_that_cannot_be_read_are_steps_too(timing: str, size: int, *, ordered: bool, mixed: bool) -> None:
+    """`final`: the last row is the final state. `state`: so it is, and its marker is about the state."""
+    rng = np.random.default_rng(7)
+    plain, right = rows(rng, finals=timing != "step", mixed=mixed, missing=0.0)
+    if timing == "state":
+        plain, right = (
+            [{**row, "a": 1.0 if row["done"] or row["cut"] else row["a"]} for row in g] for g in (plain, right)
+        )
+    bad = {i for i, row in enumerate(plain) if rng.random() < 0.3 and row["t"] and not row["done"]}
+    followed = [i for i in bad if i + 1 in bad and plain[i]["ep"] == plain[i + 1]["ep"]]
+    assert mixed or followed, "some follow each other"
+    roles = replace(ROLES, order="t" if ordered else None, timing="state" if timing == "state" else "step")
+    found = model(unreadable(plain, bad), size, replace(roles, time_limit=LIMIT))
+    assert canonical_bytes(found) == canonical_bytes(model(unreadable(right, bad), size, roles))
+    assert canonical_bytes(found) != canonical_bytes(model(unreadable(plain, bad), size, roles))
 
 
 def test_it_is_one_of_the_roles_that_are_shown() -> None:
