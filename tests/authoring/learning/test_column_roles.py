@@ -164,6 +164,8 @@ def test_ends_that_all_come_at_one_length_are_cuts() -> None:
         assert (mixed.roles, found.time_limit) == (("terminated",), 20)
         said = f"{why}; 48 of 64 ends come after exactly 20 steps, the longest: is that a TIME LIMIT?"
         assert mixed.why == f"{said} Then give time_limit: 20"
+        by_state = proposed(failing(LONG), settled, by_state=True)  # type: ignore[arg-type]
+        assert by_state.time_limit == 19, "the marker is about the state of its row, whose step is none"
         known = proposed(failing(LONG), settled, time_limit=20)  # type: ignore[arg-type]
         assert (known.time_limit, {each.why for each in known.columns if each.name == "done"}) == (0, {why})
     rng = np.random.default_rng(2)
