@@ -83,7 +83,8 @@ def draw_head(canvas: Canvas, alarm: Explanation) -> float:
     y += canvas.paragraph((MARGIN, y + 12), alarm.title, size=12, ink=FAINT) + 20
     x = MARGIN
     for branch in alarm.branches:
-        what, ink = f"{branch.name} {_known(branch, alarm)}", ink_of(branch)
+        what = branch.name if alarm.difference else f"{branch.name} {_known(branch, alarm)}"
+        ink = ink_of(branch)
         wide = 46 + width_of(what, 13, bold=True)
         if x > MARGIN and x + wide > WIDTH - MARGIN:
             x, y = MARGIN, y + 20
@@ -141,11 +142,12 @@ def draw_foot(canvas: Canvas, alarm: Explanation, more: str, y: float, sentences
 def in_words(alarm: Explanation, model: MDP) -> str:
     """Return the picture in words, for screen readers."""
     sentences = [alarm.told.text]
-    sentences += [f"Under {branch.name} the value is {_known(branch, alarm)}." for branch in alarm.branches]
+    if not alarm.difference:
+        sentences += [f"Under {branch.name} the value is {_known(branch, alarm)}." for branch in alarm.branches]
     sentences += learned_in_words(alarm, model)
     if alarm.history:
         sentences.append(
-            "Value at each step: "
+            f"{'Difference' if alarm.difference else 'Value'} at each step: "
             + ", ".join(f"{m.seq}: {figure(m.value, reward=alarm.reward)}" for m in alarm.history)
             + "."
         )

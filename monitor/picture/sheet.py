@@ -108,7 +108,8 @@ def scale_of(lines: Sequence[float], bounds: Sequence[float] = (), *, reward: bo
     low, high = (low, high) if clipped else ends
     pad = PAD * (high - low) + max(least - (high - low), 0.0) / 2
     low, high = low - pad, high + pad
-    return Scale(low, high, clipped) if reward else Scale(max(low, -0.02), min(high, 1.02), clipped)
+    floor = -0.02 if ends[0] >= 0 else -1.02  # of probabilities, and of their differences
+    return Scale(low, high, clipped) if reward else Scale(max(low, floor), min(high, 1.02), clipped)
 
 
 class Band(msgspec.Struct, frozen=True):
