@@ -107,18 +107,16 @@ def test_a_takeover_whose_outcome_depends_on_what_was_never_recorded_has_no_poin
     assert "When handing over helped" not in words(root)[0]
 
 
-@pytest.mark.parametrize(
-    "text", ['delta(careful,nominal)@1.P=? [ G<=3 !"bad" ]', 'delta(nominal,careful)@1.P>=0.1 [ G<=3 !"bad" ]']
-)
-def test_what_is_known_of_a_difference_is_not_said_of_its_worlds(text: str) -> None:
-    evidence, root = picture(text)
+@pytest.mark.parametrize("worlds", ["careful,nominal", "nominal,careful"])
+def test_what_is_known_of_a_difference_is_not_said_of_its_worlds(worlds: str) -> None:
+    evidence, root = picture(f'delta({worlds})@1.P>=0.1 [ G<=3 !"bad" ]')
     (quantity,) = evidence.verdict.quantities
     (found,) = words(root)
     head, _, outlook = found.partition("What would have happened: ")
     outlook, _, foot = outlook.partition("How obtained")
     bands, _, _ = outlook.partition("The model rests on")
-    assert "careful nominal" in head or "nominal careful" in head
-    assert [each for each in re.findall(r"-?[0-9.]+ %", bands) if each.startswith("-")] == []
+    assert worlds.replace(",", " ") in head
+    assert not re.search(r"-[0-9]", bands)
     assert {"100.0 %", "74.6 %"} <= {*re.findall(r"[0-9.]+ %", bands)}, "what each curve ends in"
     assert " to " not in bands
     shown = f"{100 * quantity.value:.1f} %"
