@@ -88,14 +88,13 @@ def draw_beliefs(
     first, *others = evidence.path
     pairs, before = checker.check_path([(*first, *evidence.inputs[:1]), *others])
     beliefs = checker.beliefs(pairs, evidence.acted, before)
-    panels = _panels(checker, evidence, checker.horizon(goal.measure), changes, (pairs, beliefs))
+    panels, end = _panels(checker, evidence, checker.horizon(goal.measure), changes, (pairs, beliefs))
     branches = tuple(_branch(evidence, panel, panel.quantity) for panel in panels if panel.quantity is not None)
     history = _history(checker, evidence, formula, pairs, beliefs)
     alarm = explanation_of(evidence, formula, branches=branches, history=history, names=model.action_names)
     words = [in_words(alarm, model), *(_panel_in_words(panel, model, alarm) for panel in panels)]
     canvas = Canvas(WIDTH, alarm.title, " ".join(words))
     begins = [panel.begins for panel in panels if panel.change.kind != "nominal"]
-    end = panels[0].begins + len(panels[0].states) - 1
     timeline = timeline_of(evidence, [*begins, *(branch.begins for branch in branches)], end, MARGIN + NAMES)
     sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
     sheet.marks(marks_of(alarm))
@@ -116,12 +115,16 @@ def _panels(
     horizon: int,
     changes: Sequence[InterventionRef],
     path: tuple[Sequence[Pair], Sequence[Weights]],
-) -> list[WorldPanel]:
-    """Return the observed world, from as early as there is space for, and the world of each other intervention."""
+) -> tuple[list[WorldPanel], int]:
+    """Return the observed world, from as early as there is space for, and the world of each other intervention.
+
+    Also return the position at which the formula's horizon ends, which may be later than what is drawn.
+    """
     last, quantities = len(evidence.path) - 1, evidence.verdict.quantities
     asked = [(change, quantities[min(n, len(quantities) - 1)]) for n, change in enumerate(changes)]
     begins = [last - each.offset if each.offset >= 0 else -each.offset - 1 for _, each in asked]
-    until = max(min(max(begins) + max(horizon, 1), min(begins) + MOST_STEPS) - 1, last)
+    end = max(begins) + max(horizon, 1) - 1
+    until = max(min(end, min(begins) + MOST_STEPS - 1), last)
     first = max(min(*begins, until + 1 - MOST_STEPS), 0) if until + 1 > MOST_STEPS else 0
     worlds: list[tuple[InterventionRef, int, Quantity | None]] = [(OBSERVED, first, None)]
     for (change, quantity), start in zip(asked, begins, strict=True):
@@ -136,10 +139,11 @@ def _panels(
         acted=evidence.acted,
         terminated=evidence.terminated,
     )
-    return [
+    panels = [
         WorldPanel(change, start, states[: until + 1 - start], quantity)
         for (change, start, quantity), states in zip(worlds, courses, strict=True)
     ]
+    return panels, end
 
 
 def _branch(evidence: Evidence, panel: WorldPanel, quantity: Quantity) -> ComparedWorld:

@@ -98,10 +98,11 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
     required = [] if alarm.threshold is None or alarm.difference else [alarm.threshold]
     numbers = [number for curve in curves for number in curve] + [branch.value for branch in shown] + required
     ends = [end for branch in shown for each in _intervals(branch) for end in each]
-    sheet.heading(f"What would have happened: {heading}")
+    timeline = sheet.timeline
+    end = f"marks at the right: after step {timeline.step(timeline.ends)}" if timeline.ends > timeline.last else ""
+    sheet.heading(f"What would have happened: {heading}", end)
     band = sheet.band(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward), percent=not alarm.reward)
     sheet.threshold(band, alarm.comparison, None if alarm.difference else alarm.threshold)
-    timeline = sheet.timeline
     missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
     if missing:
         begins = min(branch.begins for branch in alarm.branches) - 0.5

@@ -24,7 +24,10 @@ NUMBERS: Final = 52.0
 """Width of the numbers and names to the left of the bands, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
-"""Largest number of columns. The oldest steps are left out first, then the last ones."""
+"""Number of columns to which a picture is cut: at the left up to the first intervention, at the right after it.
+
+The steps from an intervention up to the alarm are always drawn, also if they are more.
+"""
 MOST_LINES: Final = 4
 """Largest number of intervals between ticks on the vertical axis."""
 WIDEST: Final = 1.6
@@ -43,13 +46,14 @@ NEEDED: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less
 class Timeline(msgspec.Struct, frozen=True):
     """The drawn steps: positions on the path from `first` to `last`, on the pixels from `left` to `right`.
 
-    `now`: position of the path's last pair, whose step is `seq`.
+    `now`: position of the path's last pair, whose step is `seq`. `ends`: last position with any data, drawn or not.
     """
 
     first: int
     last: int
     now: int
     seq: int
+    ends: int
     left: float = MARGIN + NUMBERS
     right: float = WIDTH - MARGIN - ENDS
 
@@ -71,6 +75,14 @@ class Timeline(msgspec.Struct, frozen=True):
         """Return the number of a step."""
         return self.seq - self.now + position
 
+    @property
+    def cut(self) -> str:
+        """A sentence that says which steps are drawn, if some are left out."""
+        if self.first <= 0 and self.last >= self.ends:
+            return ""
+        first, last, begin, end = map(self.step, (self.first, self.last, 0, max(self.ends, self.last)))
+        return f"Only steps {first} to {last} of steps {begin} to {end} are drawn."
+
 
 def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: float = MARGIN + NUMBERS) -> Timeline:
     """Return the axis of an alarm.
@@ -84,7 +96,7 @@ def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: floa
     now = len(evidence.path) - 1
     last = max(min(ends, max(now, min([*begins, now]) + MOST_STEPS - 1)), now + 1)
     first = max(min([*begins, last - MOST_STEPS + 1]), 0) if last >= MOST_STEPS else 0
-    return Timeline(first, last, now, evidence.seq, left)
+    return Timeline(first, last, now, evidence.seq, ends, left)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -264,6 +276,8 @@ class Sheet:
                     (x + (4 if anchor == "start" else 0), self.y + 12), text, size=SMALL, ink=FAINT, anchor=anchor
                 )
         self.y += 18
+        if timeline.cut:
+            self.words(timeline.cut)
         for position in timeline.positions:
             if position in self.notes:
                 lines = [f"Step {timeline.step(position)}", *self.notes[position]]

@@ -88,6 +88,17 @@ def test_all_bands_have_one_axis_and_each_step_its_numbers(text: str) -> None:
             assert ". ".join(shown) == group.attrib["aria-label"]
 
 
+def test_a_future_or_a_past_that_is_cut_off_is_said() -> None:
+    picture = draw(explain(evidence_of('regret(fallback@0, P>=0.95 [ G<=60 !"unsafe" ])'), GRID, POLICIES), GRID)
+    steps = [int(step.removeprefix("Step ")) for step in places(picture)]
+    assert (steps[0], steps[-1], len(steps)) == (4, 47, 44)
+    said = words(picture)
+    assert "Only steps 4 to 47 of steps 0 to 64 are drawn." in said
+    assert "marks at the right: after step 64" in said
+    whole = words(draw(explain(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
+    assert not [text for text in whole if "are drawn" in text or "marks at the right" in text]
+
+
 def test_colours_are_those_of_the_page() -> None:
     style = (Path(sidecar.__file__).parent / "web" / "static" / "style.css").read_text(encoding="utf-8")
     light, dark = (dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part)) for part in style.split("@media", 2)[:2])
