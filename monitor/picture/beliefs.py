@@ -36,7 +36,7 @@ from monitor.picture.explanation import (
 )
 from monitor.picture.scenes import LabelStates
 from monitor.picture.sheet import MARGIN, MOST_STEPS, SMALL, WIDTH, Sheet, timeline_of
-from monitor.picture.state_words import state_in_words
+from monitor.picture.state_words import likeliest_in_words, state_in_words
 from monitor.picture.svg import ALTERNATIVE, NOMINAL, RULE, Canvas, Ink, Point
 from monitor.types import Quantity, Verdict
 
@@ -206,8 +206,7 @@ def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel,
         corner = timeline.x(position - 0.5)
         for n, chance in enumerate(_chances(there, labels, rows)):
             _draw_cell(canvas, (corner, sheet.y + n * ROW), timeline.cell, chance, ink)
-        likeliest = sorted(there, key=lambda state: (-there[state], state))[:3]
-        said = ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
+        said = likeliest_in_words(model, there)
         own = "is in" if position <= alarm.now else "may be in"
         name = world_name(panel.change, alarm.evidence.actions)
         sheet.notes[position].append(f"It {own}: {said}" if observed else f"With {name} it would be in: {said}")
@@ -251,7 +250,5 @@ def _panel_in_words(panel: WorldPanel, model: MDP, alarm: Explanation) -> str:
     parts = []
     for position in dict.fromkeys((max(alarm.now, panel.begins), panel.begins + len(panel.states) - 1)):
         there = panel.states[position - panel.begins]
-        likeliest = sorted(there, key=lambda state: (-there[state], state))[:3]
-        said = ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
-        parts.append(f"step {alarm.first + position}: {said}")
+        parts.append(f"step {alarm.first + position}: {likeliest_in_words(model, there)}")
     return f"{_heading(panel, alarm)}: {'; '.join(parts)}."

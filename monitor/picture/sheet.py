@@ -16,7 +16,9 @@ import msgspec
 import numpy as np
 
 from monitor.evidence.document import Evidence
+from monitor.logic.syntax import Comparison
 from monitor.picture.svg import AHEAD, FAINT, FIRING, INK, PAPER, RULE, Anchor, Canvas, Ink, Point, width_of
+from monitor.types import YEAR_10000
 
 WIDTH: Final = 760.0
 MARGIN: Final = 20.0
@@ -38,9 +40,6 @@ SMALL: Final = 11.0
 TALLEST: Final = 92.0
 FLAT: Final = 40.0
 """Height of a lane with turned names, in pixels. A name in a cell of at least this width is shortened instead."""
-MOST_SECONDS: Final = 253_402_300_800
-"""The beginning of the year 10000, in seconds since the epoch."""
-NEEDED: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -192,7 +191,7 @@ class Sheet:
         self.y = band.top + height + 4
         return band
 
-    def threshold(self, band: Band, comparison: str, bound: float | None) -> None:
+    def threshold(self, band: Band, comparison: Comparison | None, bound: float | None) -> None:
         """Draw a required value over the width of a band, with a tint on the side that violates it."""
         if bound is None:
             return
@@ -219,7 +218,8 @@ class Sheet:
         """
         timeline, canvas = self.timeline, self.canvas
         drawn = [(position, texts[position]) for position in timeline.positions if position in texts]
-        runs = [[*run] for _, run in groupby(drawn, key=lambda pair: pair[1])]
+        neighbours = groupby(enumerate(drawn), key=lambda each: (each[1][1], each[1][0] - each[0]))
+        runs = [[pair for _, pair in run] for _, run in neighbours]
         if not runs:
             return
         rooms = [len(run) * timeline.cell - 1 for run in runs]
@@ -287,7 +287,7 @@ class Sheet:
 
 def clock(seconds: float, *, day: bool = False) -> str:
     """Return a time as UTC text; "" if it is out of range, because an agent's clock may send anything."""
-    if not 0 <= seconds < MOST_SECONDS:
+    if not 0 <= seconds < YEAR_10000:
         return ""
     date, time = str(np.datetime64(int(seconds), "s")).split("T")
     return f"{date} {time} UTC" if day else time
