@@ -79,12 +79,15 @@ def test_all_charts_have_one_axis_of_time_and_one_scale(blank: Page, calmly_serv
     assert len(ticks[0]) == 5, "a minute apart"
     two["curve"]["value"] = [35.0, 36.0, 37.0, 38.0]
     two["curve"]["alternative"] = [None] * 4
-    two["threshold"] = None
+    two["threshold"], two["probability"] = None, False
     expect(charts.nth(1).locator(".levels span").first).to_have_text(re.compile(r"\d\d"), timeout=SOON)
     assert levels(charts.nth(0)) == [0.2, 0.4, 0.6, 0.8, 1.0], "what is no probability has a scale of its own"
     others = levels(charts.nth(1))
     assert others[0] <= 35
     assert others[-1] >= 38
+    two["curve"]["value"] = [0.01, 0.02, 0.02, 0.01]
+    expect(charts.nth(1).locator(".levels span").first).to_have_text(re.compile("^0"), timeout=SOON)
+    assert levels(charts.nth(1))[-1] < 0.1, "a small reward is no probability"
 
 
 def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(

@@ -127,10 +127,9 @@ function round(value) {
 }
 
 // One scale for all `values`, in round steps; small differences do not fill it. Probabilities stay within 0 and 1.
-function levelsOf(values) {
+function levelsOf(values, probabilities) {
   const [lowest, highest] = [least(values), most(values)];
-  const probabilities = lowest >= 0 && highest <= 1;
-  const wide = Math.max(highest - lowest, probabilities ? 0.2 : 0.2 * Math.max(Math.abs(lowest), Math.abs(highest)));
+  const wide = Math.max(highest - lowest, probabilities ? 0.2 : 0.2 * Math.max(Math.abs(lowest), Math.abs(highest)) || 1);
   const step = round(wide / 4);
   const middle = (lowest + highest) / 2;
   const ends = [Math.min(lowest, middle - wide / 2), Math.max(highest, middle + wide / 2)];
@@ -157,14 +156,13 @@ export function axesOf(formulas, now, seconds) {
     const shown = curve.time.flatMap((when, n) => (when >= from ? [curve.value[n], curve.alternative[n]] : []));
     return known([...shown, threshold?.bound ?? null]);
   };
-  const all = formulas.map(drawnOf);
-  const isProbability = (values) => values.every((value) => value >= 0 && value <= 1);
-  const scale = (values) => {
-    const levels = levelsOf(values.length ? values : [0, 1]);
+  const scale = (probabilities) => {
+    const values = formulas.filter(({ probability }) => probability === probabilities).flatMap(drawnOf);
+    const levels = levelsOf(values.length ? values : [0, 1], probabilities);
     return { levels, low: levels[0], high: levels[levels.length - 1] };
   };
-  const scales = [true, false].map((which) => scale(all.filter((values) => isProbability(values) === which).flat()));
-  return all.map((values) => ({ from, to, times, ...scales[isProbability(values) ? 0 : 1] }));
+  const scales = [scale(false), scale(true)];
+  return formulas.map(({ probability }) => ({ from, to, times, ...scales[Number(probability)] }));
 }
 
 // The time that all charts of the page show the values of; null: the newest.
