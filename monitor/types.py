@@ -22,6 +22,7 @@ __all__ = [
     "UNEXAMINED",
     "UNKNOWN_POLICY",
     "UNRECORDED",
+    "YEAR_10000",
     "AlarmMoved",
     "AlarmOnlyIf",
     "AlarmSpec",
@@ -383,6 +384,8 @@ UNEXAMINED: Final = "other decisions are examined only where the state is seen a
 """Reason of an unknown recourse if states are hidden or policies have a memory."""
 MOST_BELIEVED: Final = 5
 """Largest number of states of the belief in a verdict."""
+YEAR_10000: Final = 253_402_300_800.0
+"""Its start, in seconds since the epoch. Times from there on are not written as dates."""
 UNKNOWN_POLICY: Final = ""
 """Name used for an acting policy that is not configured; the monitor has no table for it."""
 BELIEF_DIGITS: Final = 9

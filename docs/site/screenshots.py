@@ -32,6 +32,8 @@ SEEN: Final = 280
 """Seconds before the first screenshot, so that the charts are filled."""
 PATIENCE: Final = 300_000
 """Milliseconds to wait for an alarm."""
+ENDING: Final = 30.0
+"""Seconds in which a process has to end before it is killed."""
 CALM: Final = f"#agents tr[data-state='fine']:has(a:text-is('{SILENT}'))"
 INCIDENT: Final = (
     "body:has(#firing > li:only-child):has(#agents tr[data-state='firing'] td:text-is('regret'))"
@@ -49,7 +51,11 @@ def _running(command: list[str], **more: Any) -> Iterator[subprocess.Popen[str]]
         yield process
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(timeout=ENDING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _addresses(demo: subprocess.Popen[str], output: Path) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from monitor.model.formats import file_name
 from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
 from monitor.types import (
+    YEAR_10000,
     Alert,
     Alternative,
     BlindReason,
@@ -38,7 +39,7 @@ from monitor.worlds.world_policies import WorldPolicy
 ALERT_VERSION = 1
 Band = tuple[float, float]
 EARLIEST: Final = -62_135_596_800.0
-LATEST: Final = 253_402_300_799.9995
+LATEST: Final = YEAR_10000 - 0.0005
 """Earliest and latest time in seconds since the epoch: the start of the year 0001, and the first time that rounds to
 the year 10000."""
 

@@ -7,7 +7,7 @@ the number, the sentence says how many steps ago it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -144,7 +144,7 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
     if changes.samples:
         value = f"about {value}"
     ago = f" ({subject.ago(changes.offset)})" if changes.offset else ""
-    what, rest = f"{_instead(changes, subject)} at step ", ago
+    what, rest = f"{instead(changes, subject.action)} at step ", ago
     if changes.count == 1:
         rest += f", with no other decision changed, would have given {value}"
     else:
@@ -152,11 +152,12 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
     return [StepSentence(capital(f"{lead}{what}"), changes.offset, rest)]
 
 
-def _instead(changes: Changes, subject: Subject) -> str:
-    proposed = subject.action(changes.proposed_name, changes.proposed)
+def instead(changes: Changes, in_words: Callable[[str, int], str]) -> str:
+    """Return the first other decision in words. `in_words`: returns the words for an action's name and number."""
+    proposed = in_words(changes.proposed_name, changes.proposed)
     if changes.taken is None:
         return proposed
-    return f"{proposed} instead of {subject.action(changes.taken_name, changes.taken)}"
+    return f"{proposed} instead of {in_words(changes.taken_name, changes.taken)}"
 
 
 def _could(recourse: Recourse, test: Test, *, hindsight: bool) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from monitor.alarm.figures import effect_of, is_open
 from monitor.alarm.phrases import basis_text
+from monitor.alarm.recourse_sentences import instead
 from monitor.cli.output import ExitCode
 from monitor.evaluation.visits import Needed
 from monitor.evidence.canonical import ONLY_LEARNED, ONLY_MISSED
@@ -209,10 +210,8 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
         yield f"optimal {_number(recourse.optimal)}  exact{hindsight}"
     changes = recourse.changes
     if changes is not None:
-        proposed = action_in_words(changes.proposed_name, changes.proposed)
-        instead = "" if changes.taken is None else f" instead of {action_in_words(changes.taken_name, changes.taken)}"
         where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # the path shows numbers
-        first = f"{proposed}{instead}{where} (@{changes.offset})"
+        first = f"{instead(changes, action_in_words)}{where} (@{changes.offset})"
         several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
         known = " with hindsight" if verdict.offset else ""
         how = f"{changes.samples:,} draws" if changes.samples else "exact"

@@ -36,7 +36,7 @@ from monitor.picture.explanation import (
 )
 from monitor.picture.scenes import LabelStates
 from monitor.picture.sheet import MARGIN, MOST_STEPS, SMALL, WIDTH, Sheet, timeline_of
-from monitor.picture.state_words import state_in_words
+from monitor.picture.state_words import likeliest_in_words, state_in_words
 from monitor.picture.svg import ALTERNATIVE, NOMINAL, RULE, Canvas, Ink, Point
 from monitor.types import Quantity, Verdict
 
@@ -88,14 +88,13 @@ def draw_beliefs(
     first, *others = evidence.path
     pairs, before = checker.check_path([(*first, *evidence.inputs[:1]), *others])
     beliefs = checker.beliefs(pairs, evidence.acted, before)
-    panels = _panels(checker, evidence, checker.horizon(goal.measure), changes, (pairs, beliefs))
+    panels, end = _panels(checker, evidence, checker.horizon(goal.measure), changes, (pairs, beliefs))
     branches = tuple(_branch(evidence, panel, panel.quantity) for panel in panels if panel.quantity is not None)
     history = _history(checker, evidence, formula, pairs, beliefs)
     alarm = explanation_of(evidence, formula, branches=branches, history=history, names=model.action_names)
     words = [in_words(alarm, model), *(_panel_in_words(panel, model, alarm) for panel in panels)]
     canvas = Canvas(WIDTH, alarm.title, " ".join(words))
     begins = [panel.begins for panel in panels if panel.change.kind != "nominal"]
-    end = panels[0].begins + len(panels[0].states) - 1
     timeline = timeline_of(evidence, [*begins, *(branch.begins for branch in branches)], end, MARGIN + NAMES)
     sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
     sheet.marks(marks_of(alarm))
@@ -116,12 +115,16 @@ def _panels(
     horizon: int,
     changes: Sequence[InterventionRef],
     path: tuple[Sequence[Pair], Sequence[Weights]],
-) -> list[WorldPanel]:
-    """Return the observed world, from as early as there is space for, and the world of each other intervention."""
+) -> tuple[list[WorldPanel], int]:
+    """Return the observed world, from as early as there is space for, and the world of each other intervention.
+
+    Also return the position at which the formula's horizon ends, which may be later than what is drawn.
+    """
     last, quantities = len(evidence.path) - 1, evidence.verdict.quantities
     asked = [(change, quantities[min(n, len(quantities) - 1)]) for n, change in enumerate(changes)]
     begins = [last - each.offset if each.offset >= 0 else -each.offset - 1 for _, each in asked]
-    until = max(min(max(begins) + max(horizon, 1), min(begins) + MOST_STEPS) - 1, last)
+    end = max(begins) + max(horizon, 1) - 1
+    until = max(min(end, min(begins) + MOST_STEPS - 1), last)
     first = max(min(*begins, until + 1 - MOST_STEPS), 0) if until + 1 > MOST_STEPS else 0
     worlds: list[tuple[InterventionRef, int, Quantity | None]] = [(OBSERVED, first, None)]
     for (change, quantity), start in zip(asked, begins, strict=True):
@@ -136,10 +139,11 @@ def _panels(
         acted=evidence.acted,
         terminated=evidence.terminated,
     )
-    return [
+    panels = [
         WorldPanel(change, start, states[: until + 1 - start], quantity)
         for (change, start, quantity), states in zip(worlds, courses, strict=True)
     ]
+    return panels, end
 
 
 def _branch(evidence: Evidence, panel: WorldPanel, quantity: Quantity) -> ComparedWorld:
@@ -202,8 +206,7 @@ def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel,
         corner = timeline.x(position - 0.5)
         for n, chance in enumerate(_chances(there, labels, rows)):
             _draw_cell(canvas, (corner, sheet.y + n * ROW), timeline.cell, chance, ink)
-        likeliest = sorted(there, key=lambda state: (-there[state], state))[:3]
-        said = ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
+        said = likeliest_in_words(model, there)
         own = "is in" if position <= alarm.now else "may be in"
         name = world_name(panel.change, alarm.evidence.actions)
         sheet.notes[position].append(f"It {own}: {said}" if observed else f"With {name} it would be in: {said}")
@@ -247,7 +250,5 @@ def _panel_in_words(panel: WorldPanel, model: MDP, alarm: Explanation) -> str:
     parts = []
     for position in dict.fromkeys((max(alarm.now, panel.begins), panel.begins + len(panel.states) - 1)):
         there = panel.states[position - panel.begins]
-        likeliest = sorted(there, key=lambda state: (-there[state], state))[:3]
-        said = ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
-        parts.append(f"step {alarm.first + position}: {said}")
+        parts.append(f"step {alarm.first + position}: {likeliest_in_words(model, there)}")
     return f"{_heading(panel, alarm)}: {'; '.join(parts)}."

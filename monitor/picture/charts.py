@@ -53,13 +53,14 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     banded = [m for m in moments if m.bounds is not None]
     numbers = [m.value for m in moments] + [m.nominal for m in moments if m.nominal is not None]
     numbers += [] if alarm.threshold is None else [alarm.threshold]
+    what, whose = ("difference", "difference") if alarm.difference else ("value", other.name)
     ends = [end for m in banded for end in m.bounds or ()]
     scale = scale_of(numbers or [branch.value for branch in alarm.branches], ends, reward=alarm.reward)
     aside = ""
     if any(low < high for low, high in zip(ends[::2], ends[1::2], strict=True)):
         reaches = f", {interval((min(ends), max(ends)), reward=alarm.reward)}" if scale.clipped else ""
-        aside = f"hatched: {other.name} over {BAND.get(alarm.evidence.causal_model, 'its bounds')}{reaches}"
-    sheet.heading("What happened: the value at each step", aside)
+        aside = f"hatched: {whose} over {BAND.get(alarm.evidence.causal_model, 'its bounds')}{reaches}"
+    sheet.heading(f"What happened: the {what} at each step", aside)
     band = sheet.band(TALL, scale, percent=not alarm.reward)
     sheet.threshold(band, alarm.comparison, alarm.threshold)
     if not moments:
@@ -79,7 +80,7 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
         for point in nominal:
             canvas.dot(point, 3, fill=NOMINAL)
     for position, m in known.items():
-        said = f"{other.name} {figure(m.value, reward=alarm.reward)}"
+        said = f"{whose} {figure(m.value, reward=alarm.reward)}"
         said += f" ({interval(m.bounds, reward=alarm.reward)})" if m.bounds and m.bounds[0] < m.bounds[1] else ""
         own = [] if m.nominal is None else [f"nominal {figure(m.nominal, reward=alarm.reward)}"]
         sheet.notes[position].append(f"Value at this step: {', '.join([*own, said])}")
@@ -90,16 +91,18 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     heading, curves = _outlook(alarm, branches)
     if alarm.difference:
-        shown = [replace(each, value=curve[-1], bounds=None) for each, curve in zip(branches, curves, strict=True)]
+        own = zip(branches, curves, strict=True)  # its bounds and bands are those of the difference
+        shown = [replace(e, value=c[-1], bounds=None, credible=None, guaranteed=None, extremes=None) for e, c in own]
     else:
         shown = list(alarm.branches)
     required = [] if alarm.threshold is None or alarm.difference else [alarm.threshold]
     numbers = [number for curve in curves for number in curve] + [branch.value for branch in shown] + required
     ends = [end for branch in shown for each in _intervals(branch) for end in each]
-    sheet.heading(f"What would have happened: {heading}")
+    timeline = sheet.timeline
+    end = f"marks at the right: after step {timeline.step(timeline.ends)}" if timeline.ends > timeline.last else ""
+    sheet.heading(f"What would have happened: {heading}", end)
     band = sheet.band(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward), percent=not alarm.reward)
     sheet.threshold(band, alarm.comparison, None if alarm.difference else alarm.threshold)
-    timeline = sheet.timeline
     missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
     if missing:
         begins = min(branch.begins for branch in alarm.branches) - 0.5

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from monitor.alarm.figures import is_open
+from monitor.alarm.phrases import NEEDED
 from monitor.logic import parse
 from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
@@ -17,9 +18,9 @@ from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.learned import learned_in_words
 from monitor.picture.scenes import LabelStates, draw_grids
-from monitor.picture.sheet import MARGIN, NEEDED, WIDTH, Sheet, clock, figure, interval, timeline_of
+from monitor.picture.sheet import MARGIN, WIDTH, Sheet, clock, figure, interval, timeline_of
 from monitor.picture.single_decisions import decisions_in_words, decisions_of
-from monitor.picture.state_words import state_in_brief, state_in_words
+from monitor.picture.state_words import likeliest_in_words, likeliest_of, state_in_brief, state_in_words
 from monitor.picture.svg import FAINT, Canvas, width_of
 
 CAUSAL: Final = {
@@ -68,12 +69,10 @@ def _draw_whereabouts(sheet: Sheet, branch: ComparedWorld, model: MDP) -> None:
     texts = {}
     for n, there in enumerate(branch.distribution.states if branch.distribution else ()):
         position = branch.begins + n
-        likeliest = sorted(there, key=lambda state: (-there[state], state))[:3]
-        said = ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
-        sheet.notes[position].append(f"{branch.name} would be in: {said}")
+        sheet.notes[position].append(f"{branch.name} would be in: {likeliest_in_words(model, there)}")
         if position <= sheet.timeline.now:
-            sure = there[likeliest[0]] >= LIKELY
-            texts[position] = state_in_brief(model, likeliest[0]) if sure else "?"
+            (state,) = likeliest_of(there, 1)
+            texts[position] = state_in_brief(model, state) if there[state] >= LIKELY else "?"
     sheet.lane("instead", texts, ink_of(branch))
 
 
@@ -83,7 +82,8 @@ def draw_head(canvas: Canvas, alarm: Explanation) -> float:
     y += canvas.paragraph((MARGIN, y + 12), alarm.title, size=12, ink=FAINT) + 20
     x = MARGIN
     for branch in alarm.branches:
-        what, ink = f"{branch.name} {_known(branch, alarm)}", ink_of(branch)
+        what = branch.name if alarm.difference else f"{branch.name} {_known(branch, alarm)}"
+        ink = ink_of(branch)
         wide = 46 + width_of(what, 13, bold=True)
         if x > MARGIN and x + wide > WIDTH - MARGIN:
             x, y = MARGIN, y + 20
@@ -94,7 +94,7 @@ def draw_head(canvas: Canvas, alarm: Explanation) -> float:
             canvas.diamond((x + 16, y - 4), 5, fill=ink)
         canvas.text((x + 40, y), what, ink=ink, bold=True)
         x += wide + 10
-    if alarm.threshold is not None:
+    if alarm.threshold is not None and alarm.comparison is not None:
         bound = f"{alarm.threshold:g}" if alarm.reward else f"{100 * alarm.threshold:g} %"
         needed = f"{NEEDED[alarm.comparison]} {bound} required"
         if x + 40 + width_of(needed, 13) > WIDTH - MARGIN:
@@ -141,11 +141,12 @@ def draw_foot(canvas: Canvas, alarm: Explanation, more: str, y: float, sentences
 def in_words(alarm: Explanation, model: MDP) -> str:
     """Return the picture in words, for screen readers."""
     sentences = [alarm.told.text]
-    sentences += [f"Under {branch.name} the value is {_known(branch, alarm)}." for branch in alarm.branches]
+    if not alarm.difference:
+        sentences += [f"Under {branch.name} the value is {_known(branch, alarm)}." for branch in alarm.branches]
     sentences += learned_in_words(alarm, model)
     if alarm.history:
         sentences.append(
-            "Value at each step: "
+            f"{'Difference' if alarm.difference else 'Value'} at each step: "
             + ", ".join(f"{m.seq}: {figure(m.value, reward=alarm.reward)}" for m in alarm.history)
             + "."
         )

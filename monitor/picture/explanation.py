@@ -20,7 +20,7 @@ from monitor.exact import Checker
 from monitor.exact.recourse import RecourseReport, RecourseSettings, query_of, recourse_of
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Goal, InterventionRef, Regret, Reward
+from monitor.logic.syntax import Comparison, Goal, InterventionRef, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
 from monitor.model.action_names import WordsOfActions, action_in_words
@@ -67,8 +67,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """Explanation of one alarm.
 
     `now`: position of the path's last pair. Positions are counted from the path's first pair, whose seq is `first`.
-    `threshold`: threshold of the quantity, None for `=?`. `comparison`: its comparison with the threshold. `horizon`:
-    number of steps that the formula looks ahead. `history`: empty if the formula cannot be answered exactly. `profile`:
+    `threshold`, `comparison`: threshold of the quantity and its comparison with it, None for `=?`. `horizon`: number of
+    steps that the formula looks ahead. `history`: empty if the formula cannot be answered exactly. `profile`:
     offset -> (nominal, alternative), without the offsets at which rows that were never recorded leave a value open.
     `others`: number of quantities of a compound formula that are not shown. `names`: names of the actions in the model.
     `recourse`: the effect of other decisions, None if it is not defined for the formula.
@@ -80,7 +80,7 @@ class Explanation(msgspec.Struct, frozen=True):
     now: int
     first: int
     threshold: float | None
-    comparison: str
+    comparison: Comparison | None
     horizon: int
     reward: bool
     branches: tuple[ComparedWorld, ...]
@@ -159,7 +159,7 @@ def explanation_of(
         now=now,
         first=evidence.seq - now,
         threshold=None if goal.test is None else goal.test.bound,
-        comparison="" if goal.test is None else goal.test.comparison,
+        comparison=None if goal.test is None else goal.test.comparison,
         horizon=max((b.begins + len(b.distribution.states) - 1 - now for b in branches if b.distribution), default=0),
         reward=isinstance(goal.measure, Reward),
         branches=branches,

@@ -78,7 +78,8 @@ def draw_numbers(
     given = given_of(evidence, world, policies, models or {})
     given = given._replace(draws=_draws(evidence))
     compared = [_compared(evidence, change, offset, given, _steps(goal.measure)) for change in changes]
-    now, labels, quantities = len(evidence.path) - 1, _labels(goal), evidence.verdict.quantities
+    now, labels = len(evidence.path) - 1, _labels(goal)
+    quantities = evidence.verdict.quantities * (1 if goal.world.baseline is None else 2)  # a difference is one quantity
     branches = tuple(
         ComparedWorld(each.name, each.nominal, each.begins, quantity.value, quantity.bounds, extremes=quantity.extremes)
         for each, quantity in zip(compared, quantities, strict=False)

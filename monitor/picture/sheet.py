@@ -16,7 +16,9 @@ import msgspec
 import numpy as np
 
 from monitor.evidence.document import Evidence
+from monitor.logic.syntax import Comparison
 from monitor.picture.svg import AHEAD, FAINT, FIRING, INK, PAPER, RULE, Anchor, Canvas, Ink, Point, width_of
+from monitor.types import YEAR_10000
 
 WIDTH: Final = 760.0
 MARGIN: Final = 20.0
@@ -24,7 +26,10 @@ NUMBERS: Final = 52.0
 """Width of the numbers and names to the left of the bands, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
-"""Largest number of columns. The oldest steps are left out first, then the last ones."""
+"""Number of columns to which a picture is cut: at the left up to the first intervention, at the right after it.
+
+The steps from an intervention up to the alarm are always drawn, also if they are more.
+"""
 MOST_LINES: Final = 4
 """Largest number of intervals between ticks on the vertical axis."""
 WIDEST: Final = 1.6
@@ -35,21 +40,19 @@ SMALL: Final = 11.0
 TALLEST: Final = 92.0
 FLAT: Final = 40.0
 """Height of a lane with turned names, in pixels. A name in a cell of at least this width is shortened instead."""
-MOST_SECONDS: Final = 253_402_300_800
-"""The beginning of the year 10000, in seconds since the epoch."""
-NEEDED: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
 class Timeline(msgspec.Struct, frozen=True):
     """The drawn steps: positions on the path from `first` to `last`, on the pixels from `left` to `right`.
 
-    `now`: position of the path's last pair, whose step is `seq`.
+    `now`: position of the path's last pair, whose step is `seq`. `ends`: last position with any data, drawn or not.
     """
 
     first: int
     last: int
     now: int
     seq: int
+    ends: int
     left: float = MARGIN + NUMBERS
     right: float = WIDTH - MARGIN - ENDS
 
@@ -71,6 +74,14 @@ class Timeline(msgspec.Struct, frozen=True):
         """Return the number of a step."""
         return self.seq - self.now + position
 
+    @property
+    def cut(self) -> str:
+        """A sentence that says which steps are drawn, if some are left out."""
+        if self.first <= 0 and self.last >= self.ends:
+            return ""
+        first, last, begin, end = map(self.step, (self.first, self.last, 0, max(self.ends, self.last)))
+        return f"Only steps {first} to {last} of steps {begin} to {end} are drawn."
+
 
 def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: float = MARGIN + NUMBERS) -> Timeline:
     """Return the axis of an alarm.
@@ -84,7 +95,7 @@ def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: floa
     now = len(evidence.path) - 1
     last = max(min(ends, max(now, min([*begins, now]) + MOST_STEPS - 1)), now + 1)
     first = max(min([*begins, last - MOST_STEPS + 1]), 0) if last >= MOST_STEPS else 0
-    return Timeline(first, last, now, evidence.seq, left)
+    return Timeline(first, last, now, evidence.seq, ends, left)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -108,7 +119,8 @@ def scale_of(lines: Sequence[float], bounds: Sequence[float] = (), *, reward: bo
     low, high = (low, high) if clipped else ends
     pad = PAD * (high - low) + max(least - (high - low), 0.0) / 2
     low, high = low - pad, high + pad
-    return Scale(low, high, clipped) if reward else Scale(max(low, -0.02), min(high, 1.02), clipped)
+    floor = -0.02 if ends[0] >= 0 else -1.02  # of probabilities, and of their differences
+    return Scale(low, high, clipped) if reward else Scale(max(low, floor), min(high, 1.02), clipped)
 
 
 class Band(msgspec.Struct, frozen=True):
@@ -179,7 +191,7 @@ class Sheet:
         self.y = band.top + height + 4
         return band
 
-    def threshold(self, band: Band, comparison: str, bound: float | None) -> None:
+    def threshold(self, band: Band, comparison: Comparison | None, bound: float | None) -> None:
         """Draw a required value over the width of a band, with a tint on the side that violates it."""
         if bound is None:
             return
@@ -206,7 +218,8 @@ class Sheet:
         """
         timeline, canvas = self.timeline, self.canvas
         drawn = [(position, texts[position]) for position in timeline.positions if position in texts]
-        runs = [[*run] for _, run in groupby(drawn, key=lambda pair: pair[1])]
+        neighbours = groupby(enumerate(drawn), key=lambda each: (each[1][1], each[1][0] - each[0]))
+        runs = [[pair for _, pair in run] for _, run in neighbours]
         if not runs:
             return
         rooms = [len(run) * timeline.cell - 1 for run in runs]
@@ -263,6 +276,8 @@ class Sheet:
                     (x + (4 if anchor == "start" else 0), self.y + 12), text, size=SMALL, ink=FAINT, anchor=anchor
                 )
         self.y += 18
+        if timeline.cut:
+            self.words(timeline.cut)
         for position in timeline.positions:
             if position in self.notes:
                 lines = [f"Step {timeline.step(position)}", *self.notes[position]]
@@ -272,7 +287,7 @@ class Sheet:
 
 def clock(seconds: float, *, day: bool = False) -> str:
     """Return a time as UTC text; "" if it is out of range, because an agent's clock may send anything."""
-    if not 0 <= seconds < MOST_SECONDS:
+    if not 0 <= seconds < YEAR_10000:
         return ""
     date, time = str(np.datetime64(int(seconds), "s")).split("T")
     return f"{date} {time} UTC" if day else time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from monitor.model import MDP
@@ -23,6 +24,17 @@ def state_in_words(model: MDP, state: int) -> str:
     if model.state_names:
         return f"{model.state_names[state]} ({', '.join(rare)})" if rare else model.state_names[state]
     return f"{', '.join(rare)} (state {state})" if rare else f"state {state}"
+
+
+def likeliest_of(there: Mapping[int, float], count: int) -> list[int]:
+    """Return the likeliest states of a distribution, the likeliest first."""
+    return sorted(there, key=lambda state: (-there[state], state))[:count]
+
+
+def likeliest_in_words(model: MDP, there: Mapping[int, float]) -> str:
+    """Return the three likeliest states of a distribution, with their probabilities in percent."""
+    likeliest = likeliest_of(there, 3)
+    return ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
 
 
 def state_in_brief(model: MDP, state: int) -> str:

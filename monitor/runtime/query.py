@@ -103,6 +103,12 @@ class Query:
         return threshold_of(self.formula)
 
     @cached_property
+    def probability(self) -> bool:
+        """Whether the formula's values are probabilities: no rewards, and no differences of probabilities."""
+        asked = (goal for goal, _, _ in goals(self.formula))
+        return all(isinstance(goal.measure, Probability) and goal.world.baseline is None for goal in asked)
+
+    @cached_property
     def alternative(self) -> str | None:
         """The intervention that a regret formula compares with nominal, as text; None for every other formula."""
         change = change_of(self.formula)

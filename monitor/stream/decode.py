@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from monitor.errors import ConfigError, InputError
 from monitor.stream.encoding import MAX_BYTES, unpack
-from monitor.types import Episode, Observation, RawInputs, RawState
+from monitor.types import YEAR_10000, Episode, Observation, RawInputs, RawState
 
 __all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "is_plain", "validate"]
 
@@ -30,8 +30,8 @@ _INFINITE = math.inf
 _MAX_INT = 2**63 - 1
 _MAX_SEQ = _MAX_INT - 1
 """The largest seq. The next number still fits 64 bits."""
-_MAX_TIME = 253402300800.0
-"""Start of the year 10000. Later times cannot be written as dates, and are probably in milliseconds."""
+_MAX_TIME = YEAR_10000
+"""Later times cannot be written as dates, and are probably in milliseconds."""
 
 REASONS = frozenset(
     {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -14,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import monitor
+from docs.site.screenshots import CHROMIUM
 from tests.docs.blocks import ROOT
 from tests.tiers import first, slow
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LOADS = {
     "script": "src",
     "img": "src",

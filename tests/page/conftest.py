@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from docs.site.screenshots import CHROMIUM
 from monitor.cli.input_files import data_file
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.settings import HttpConfig
@@ -29,7 +29,6 @@ from tests.tiers import first
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
     *("--headless", "--no-sandbox", "--remote-debugging-port=0", "--no-first-run", "--no-default-browser-check"),
     *("--disable-background-networking", "--disable-component-update", "--disable-extensions", "--disable-sync"),

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from docs.site.pictures import PICTURES
+from docs.site.screenshots import CHROMIUM
 from monitor.evidence.document import read_evidence
 from monitor.exact import tables
 from monitor.picture import draw, draw_alarm, explain
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.web.http import make_app
 from monitor.sidecar.web.server import HttpServer
-from tests.page.conftest import CHROMIUM, FLAGS, Scene
+from tests.page.conftest import FLAGS, Scene
 from tests.picture.test_explanation import evidence_of
 from tests.runtime.test_learned_streams import POLICIES, ROAD, TEXT, WALK, road
 from tests.servers import PATIENCE

@@ -65,7 +65,7 @@ def test_all_charts_have_one_axis_of_time_and_one_scale(blank: Page, calmly_serv
     for n in (0, 1):
         assert levels(charts.nth(n)) == [0.2, 0.4, 0.6, 0.8, 1.0]
     middle = (TOP + BOTTOM) / 2
-    assert drawn.get_attribute("d") == "M10.00 15.5L200.00 61.5M290.00 84.5"
+    assert drawn.get_attribute("d") == "M10.00 15.5L200.00 61.5M290.00 84.5h.01"
     assert charts.nth(0).locator("line.required").get_attribute("y1") == "61.5"
     assert charts.nth(1).locator("path.value").get_attribute("d") == (
         f"M10.00 {middle}L200.00 {middle}L250.00 {middle}L290.00 {middle}"
@@ -79,12 +79,15 @@ def test_all_charts_have_one_axis_of_time_and_one_scale(blank: Page, calmly_serv
     assert len(ticks[0]) == 5, "a minute apart"
     two["curve"]["value"] = [35.0, 36.0, 37.0, 38.0]
     two["curve"]["alternative"] = [None] * 4
-    two["threshold"] = None
+    two["threshold"], two["probability"] = None, False
     expect(charts.nth(1).locator(".levels span").first).to_have_text(re.compile(r"\d\d"), timeout=SOON)
     assert levels(charts.nth(0)) == [0.2, 0.4, 0.6, 0.8, 1.0], "what is no probability has a scale of its own"
     others = levels(charts.nth(1))
     assert others[0] <= 35
     assert others[-1] >= 38
+    two["curve"]["value"] = [0.01, 0.02, 0.02, 0.01]
+    expect(charts.nth(1).locator(".levels span").first).to_have_text(re.compile("^0"), timeout=SOON)
+    assert levels(charts.nth(1))[-1] < 0.1, "a small reward is no probability"
 
 
 def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
@@ -105,6 +108,9 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
     plot.hover(position={"x": box["width"] / 2, "y": 40})
     assert (key(first)[0], key(second)[0]) == ("nominal 0.5000", "nominal 0.7000")
     assert second.locator(".cursor").is_visible()
+    plot.hover(position={"x": box["width"] / 10, "y": 40})
+    assert key(first)[:2] == ["nominal no value", "fallback no value"], "before the first point"
+    assert key(first)[-1] != key(second)[-1] or key(second)[0] == "nominal no value"
     blank.mouse.move(1, 1)
     assert key(second)[0] == "nominal 0.6000"
     assert not second.locator(".cursor").is_visible()
@@ -123,8 +129,9 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
         "nominal 0.9000; fallback 1.0000; required >= 0.8; at 2"
     )
     assert key(second)[0] == "nominal 0.8000"
-    with blank.expect_response("**/api/**"):
-        pass
+    for _ in range(2):  # the page has shown an answer before it asks again
+        with blank.expect_response("**/api/**"):
+            pass
     expect(first.locator(".cursor")).to_be_visible(timeout=SOON)
     assert key(first)[0] == "nominal 0.9000", "an update does not take it away"
     blank.keyboard.press("Escape")
@@ -150,3 +157,38 @@ def test_the_time_shown_can_be_chosen_and_begins_with_what_shows_since_when(
     chosen.select_option("last five minutes")
     expect(value).to_have_attribute("d", re.compile("L290.00 [0-9.]+$"), timeout=SOON)
     assert blank.locator("rect.fired").get_attribute("width") == "300"
+
+
+def test_the_time_shown_changes_also_while_the_monitor_does_not_answer(
+    blank: Page, calmly_served: str, answers: Answers
+) -> None:
+    life = answers.agent_of("fine")
+    now = life["now"]
+    life["formulas"][0]["curve"] = {"time": [now - 2000, now - 100], "value": [0.9, 0.8], "alternative": [1.0, 1.0]}
+    opened(blank, calmly_served, life)
+    blank.unroute("**/api/**")
+    blank.route("**/api/**", lambda route: route.abort())
+    expect(blank.locator("body")).to_have_attribute("data-live", "no", timeout=SOON)
+    value = blank.locator("path.value")
+    assert (value.get_attribute("d") or "").startswith("M-1700.00 ")
+    blank.get_by_label("Time shown").select_option("all")
+    assert (value.get_attribute("d") or "").startswith("M0.00 ")
+    assert "No answer from the monitor" in blank.locator("#state").inner_text()
+
+
+@pytest.mark.parametrize("since", [None, 0, -1.0])
+def test_an_alarm_whose_beginning_is_unknown_is_not_said_to_be_old(
+    blank: Page, calmly_served: str, answers: Answers, since: float | None
+) -> None:
+    life = answers.agent_of("firing")
+    life["alarms"][0] |= {"since_unix": since, "began_unix": since}
+    opened(blank, calmly_served, life)
+    assert blank.locator(".formula .quiet").first.inner_text().startswith("critical, since an unknown time; verdict: ")
+    assert blank.locator("#span").input_value() == "300"
+
+
+def test_a_malformed_anchor_is_no_error(blank: Page, calmly_served: str, answers: Answers) -> None:
+    blank.route("**/api/**", lambda route: route.fulfill(json=answers.agent_of("fine")))
+    blank.goto(f"{calmly_served}/agent?name=robot-1#%E0%A4%A")
+    blank.wait_for_selector("body[data-live=yes]")
+    assert blank.locator(".formula").count() == 1

@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("playwright")
 
 from tests.page.conftest import Scene
-from tests.page.gallery import PAGES, Answers, show
+from tests.page.gallery import PAGES, STATES, Answers, show
 from tests.page.test_numbers import Walk, answer, opened, still
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Response
+    from playwright.sync_api import Page, Response, Route
 
 __all__ = ["still"]
 MOST = 150_000
@@ -62,3 +62,29 @@ def test_an_answer_that_is_the_same_changes_nothing(blank: Page, calmly_served: 
             pass
     assert blank.evaluate("window.changed") == []
     assert blank.evaluate("document.getAnimations().length") == 0, "each frame of one costs more than an update"
+
+
+@pytest.mark.parametrize("state", ["one", "agent", "agent-of-all"])
+def test_time_that_passes_makes_no_element(blank: Page, calmly_served: str, calm: Scene, state: str) -> None:
+    answers = Answers(calm)
+    show(blank, calmly_served, answers, state)
+    told = PAGES[state][1](answers) if state in PAGES else STATES[state](answers)
+
+    def later(route: Route) -> None:
+        told["now"] += 1.0
+        route.fulfill(json=told)
+
+    blank.unroute("**/api/**")
+    blank.route("**/api/**", later)
+    blank.evaluate("""() => {
+      window.changed = [];
+      const note = (records) => records.flatMap((each) => [...each.addedNodes, ...each.removedNodes])
+        .filter((node) => node.nodeType === Node.ELEMENT_NODE).forEach((node) => window.changed.push(node.nodeName));
+      new MutationObserver(note).observe(document.getElementById("main"), { subtree: true, childList: true });
+    }""")
+    before = blank.locator("svg.curve .grid").first.get_attribute("x1")
+    for _ in range(3):
+        with blank.expect_response("**/api/**"):
+            pass
+    assert blank.evaluate("window.changed") == []
+    assert blank.locator("svg.curve .grid").first.get_attribute("x1") != before or state == "one", "time has passed"

@@ -30,7 +30,7 @@ from tests.sidecar.project import write_project
 from tests.tiers import examples, scaled
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 START, PAUSED = datetime(2026, 6, 1, tzinfo=UTC), datetime(2026, 6, 2, tzinfo=UTC)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -78,9 +78,8 @@ def opened(page: Page, url: str) -> None:
 
 
 def all_shown(page: Page) -> None:
-    """Choose all times on an agent's page, which then asks at once."""
+    """Choose all times on an agent's page."""
     page.select_option("#span", "all")
-    expect(page.locator("body")).to_have_attribute("data-answers", "2", timeout=SOON)
 
 
 def answer(page: Page) -> Any:  # noqa: ANN401 - any document of the API
@@ -431,6 +430,39 @@ def test_why_shows_the_numbers_at_once_and_the_picture_when_it_comes(page: Page,
     drawing = False
     expect(page.locator("#why-picture")).to_be_visible(timeout=SOON)
     assert page.locator("#why-wait").inner_text() == ""
+
+
+def test_a_picture_is_asked_for_only_while_it_is_explained(still: Page, served: str, scene: Scene) -> None:
+    for state in (0, 1, 2, 10, 11, 12, 13, 14, 15, 14, 22, 30):
+        scene.step("robot-danger", state)
+    asked: list[str] = []
+
+    def drawing(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=202)
+
+    still.route("**/picture/*", drawing)
+    opened(still, served)
+    why = still.get_by_role("button", name="Why does regret_fallback fire for robot-danger?")
+    for _ in range(2):
+        with still.expect_response("**/picture/*"):
+            why.click()
+        still.get_by_role("button", name="Close").click()
+    for _ in range(3):
+        answer(still)
+    assert len(asked) == 2
+
+
+def test_a_picture_that_is_no_xml_is_a_problem(still: Page, served: str, scene: Scene) -> None:
+    for state in (0, 1, 2, 10, 11, 12, 13, 14, 15, 14, 22, 30):
+        scene.step("robot-danger", state)
+    broken = PICTURE.replace("</desc>", "")
+    still.route("**/picture/*", lambda route: route.fulfill(content_type="image/svg+xml", body=broken))
+    opened(still, served)
+    still.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
+    words = "The picture cannot be drawn: it is not well-formed XML"
+    expect(still.locator("#why-wait")).to_have_text(words, timeout=SOON)
+    assert not still.locator("#why-picture").is_visible()
 
 
 def test_no_element_of_a_page_is_found_by_a_selector() -> None:

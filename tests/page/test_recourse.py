@@ -103,6 +103,25 @@ def test_the_page_says_what_could_have_been_done(page: Page, served: str, scene:
 
 
 @pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_actions_have_the_words_of_the_configuration(page: Page, served: str, scene: Scene) -> None:
+    agent = scene.sources().life("ada", 10)
+    assert agent is not None
+    assert "crawl instead of rush" in {formula.get("recourse", {}).get("instead") for formula in agent["formulas"]}
+    folder = scene.objects.parent / "worded"
+    folder.mkdir()
+    worded = Scene(folder, write_project(folder / "project", slope(), CONFIG + "actions: {crawl: slow down}\n"))
+    for state, action in ((ROAD, CRAWL), (ROAD, RUSH), (SLIDE, CRAWL), (DITCH, CRAWL)):
+        worded.step("ada", state, action=action)
+    told = worded.sources().life("ada", 10)
+    page.route("**/api/**", lambda route: route.fulfill(json=told))
+    page.goto(f"{served}/agent?name=ada")
+    unfold(page)
+    expect(page.locator("#formula-slid .recourse")).to_contain_text(
+        "One decision: 'slow down' instead of rush at step 1, ", timeout=SOON
+    )
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_it_disappears_once_the_goal_is_met(page: Page, served: str, scene: Scene) -> None:
     scene.step("eve", ROAD, action=RUSH)
     page.goto(f"{served}/agent?name=eve")

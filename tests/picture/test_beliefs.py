@@ -77,6 +77,7 @@ def test_of_a_long_path_the_newest_steps_are_drawn(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(module, "MOST_STEPS", 6)
     steps = re.findall(r'aria-label="Step (\d+)\. ', drawn(found)[0])
     assert steps == ["7", "8", "9", "10", "11", "12"], "the last 5 of the path, and one ahead"
+    assert "Only steps 7 to 12 of steps 0 to 1" in drawn(found)[0]
 
 
 def test_a_formula_without_quantity_is_not_drawn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -104,3 +105,28 @@ def test_a_takeover_whose_outcome_depends_on_what_was_never_recorded_has_no_poin
     assert least < most
     assert explain(evidence, model, tables(POLICIES, model)).profile == {}
     assert "When handing over helped" not in words(root)[0]
+
+
+@pytest.mark.parametrize("worlds", ["careful,nominal", "nominal,careful"])
+def test_what_is_known_of_a_difference_is_not_said_of_its_worlds(worlds: str) -> None:
+    evidence, root = picture(f'delta({worlds})@1.P>=0.1 [ G<=3 !"bad" ]')
+    (quantity,) = evidence.verdict.quantities
+    (found,) = words(root)
+    head, _, outlook = found.partition("What would have happened: ")
+    outlook, _, foot = outlook.partition("How obtained")
+    bands, _, _ = outlook.partition("The model rests on")
+    assert worlds.replace(",", " ") in head
+    assert not re.search(r"-[0-9]", bands)
+    assert {"100.0 %", "74.6 %"} <= {*re.findall(r"[0-9.]+ %", bands)}, "what each curve ends in"
+    assert " to " not in bands
+    shown = f"{100 * quantity.value:.1f} %"
+    assert f"Value at this step: difference {shown}" in foot
+    assert "the value is" not in (root.findtext(f"{SVG}desc") or "")
+    assert "What happened: the difference at each step" in head
+
+
+def test_a_difference_below_zero_is_drawn_to_scale() -> None:
+    scale = sheet.scale_of([-0.36, -0.25, 0.1], reward=False)
+    assert scale.low < -0.36
+    assert 0.1 < scale.high < 0.2
+    assert sheet.scale_of([-0.99, -0.98], [-1.0], reward=False).low < -1.0

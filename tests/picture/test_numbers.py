@@ -190,6 +190,13 @@ def test_every_kind_of_formula_is_drawn(house: House, evidence: Evidence, text: 
     assert any(each.startswith(says) for each in said)
 
 
+def test_the_worlds_of_a_difference_have_no_values(house: House, evidence: Evidence) -> None:
+    difference = msgspec.structs.replace(evidence.verdict, quantities=evidence.verdict.quantities[:1], outcome=None)
+    text = 'delta(careful,nominal)@3.P>=0.5 [ F<=2 "cold" ]'
+    said, _ = drawn(house, msgspec.structs.replace(evidence, text=text, verdict=difference))
+    assert {"careful", "nominal"} <= {*said}
+
+
 def test_a_verdict_without_values_is_drawn(house: House, evidence: Evidence) -> None:
     failed = msgspec.structs.replace(evidence.verdict, quantities=(), profile={}, outcome="undecided", recourse=None)
     said, _ = drawn(house, msgspec.structs.replace(evidence, verdict=failed))

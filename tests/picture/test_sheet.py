@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from monitor import sidecar
 from monitor.model import MDP
-from monitor.picture import draw, explain
+from monitor.picture import draw, explain, sheet
 from monitor.picture.sheet import WIDEST, scale_of, ticks
 from monitor.picture.state_words import state_in_brief
 from monitor.picture.svg import AHEAD, ALTERNATIVE, DARK, FAINT, FIRING, INK, NOMINAL, PAPER, RULE, Canvas
@@ -52,9 +52,15 @@ def test_an_axis_holds_its_lines_and_wastes_little(lines: list[float], bounds: l
     assert scale.high - scale.low <= max(1.2 * WIDEST * max(used, 0.1), 0.2), "a line at 74 % is not drawn on 0 to 100"
 
 
-def test_a_scale_that_is_cut_off_says_so() -> None:
-    told = words(draw(explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES), GRID))
-    assert any(text.startswith("hatched: fallback over every causal model") for text in told)
+def test_a_scale_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    alarm = explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES)
+    lows, highs = zip(*(moment.bounds for moment in alarm.history if moment.bounds is not None), strict=True)
+    hatched = "hatched: fallback over every causal model"
+    monkeypatch.setattr(sheet, "WIDEST", 0.0)
+    assert f"{hatched}, {100 * min(lows):.1f} to {100 * max(highs):.1f} %" in words(draw(alarm, GRID))
+    monkeypatch.setattr(sheet, "WIDEST", 1e9)
+    assert hatched in words(draw(alarm, GRID))
+    monkeypatch.undo()
     assert scale_of([0.70, 0.74], [0.0, 1.0], reward=False).clipped
     assert not scale_of([0.70, 0.74], [0.69, 0.75], reward=False).clipped
 
@@ -86,6 +92,27 @@ def test_all_bands_have_one_axis_and_each_step_its_numbers(text: str) -> None:
             assert group.attrib["tabindex"] == "0"
             shown = [line.text or "" for line in group.iter(f"{SVG}text")]
             assert ". ".join(shown) == group.attrib["aria-label"]
+
+
+def test_equal_words_that_are_no_neighbours_have_a_box_each() -> None:
+    canvas = Canvas(sheet.WIDTH, "t", "d")
+    drawn = sheet.Sheet(canvas, sheet.Timeline(first=0, last=6, now=5, seq=5, ends=6), 0.0)
+    drawn.lane("action", {1: "left", 2: "left", 5: "left"})
+    root = ET.fromstring(canvas.document(100))
+    cell = drawn.timeline.cell
+    boxes = [float(box.attrib["width"]) for box in root.iter(f"{SVG}rect") if box.attrib.get("stroke") == RULE]
+    assert boxes == pytest.approx([2 * cell - 1, cell - 1], abs=0.01)
+
+
+def test_a_future_or_a_past_that_is_cut_off_is_said() -> None:
+    picture = draw(explain(evidence_of('regret(fallback@0, P>=0.95 [ G<=60 !"unsafe" ])'), GRID, POLICIES), GRID)
+    steps = [int(step.removeprefix("Step ")) for step in places(picture)]
+    assert (steps[0], steps[-1], len(steps)) == (4, 47, 44)
+    said = words(picture)
+    assert "Only steps 4 to 47 of steps 0 to 64 are drawn." in said
+    assert "marks at the right: after step 64" in said
+    whole = words(draw(explain(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
+    assert not [text for text in whole if "are drawn" in text or "marks at the right" in text]
 
 
 def test_colours_are_those_of_the_page() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -11,15 +12,28 @@ import msgspec
 from monitor.alarm.blindness import BLIND_WORDS
 from monitor.alarm.figures import effect_of, other, own
 from monitor.alarm.message import alert_bands, json_bytes, known_profile, plain_message, refreshed_payload, rfc3339
-from monitor.alarm.recourse_sentences import alert_recourse
+from monitor.alarm.recourse_sentences import alert_recourse, instead
 from monitor.alarm.refresh import refreshed
 from monitor.alarm.summary import tell
+from monitor.model.action_names import WordsOfActions, action_in_words
 from monitor.runtime.query import Query
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
-from monitor.types import Alert, Blind, BlindReason, Contradictions, Deviates, Episode, Judged, Refreshed, Trust
+from monitor.types import (
+    Alert,
+    Blind,
+    BlindReason,
+    Contradictions,
+    Deviates,
+    Episode,
+    Judged,
+    Recourse,
+    Refreshed,
+    Trust,
+    Verdict,
+)
 
 State = Literal["firing", "pending", "blind", "unknown", "fine"]
 """State of a formula for an agent: its alarm's state, `blind`, or `unknown` without a decided verdict."""
@@ -147,6 +161,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         "value": None,
         "bounds": None,
         "threshold": None if threshold is None else {"comparison": threshold.comparison, "bound": threshold.bound},
+        "probability": query.probability,
         "alternative": None if alternative is None else {"name": alternative, "value": None, "bounds": None},
         "effect": None,
         "seq": None,
@@ -165,11 +180,22 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         }
         if (bands := alert_bands(verdict)) is not None:
             shown_row["bands"] = plain_message(bands)
-        if (recourse := alert_recourse(verdict.recourse, row.judged.seq)) is not None:
-            shown_row["recourse"] = {**plain_message(recourse), "hindsight": verdict.offset != 0}
+        if verdict.recourse is not None:
+            shown_row["recourse"] = _recourse(verdict, verdict.recourse, row.judged.seq, query.spec.actions)
         if alternative is not None:
             shown_row["alternative"] = {"name": alternative, **_both(*other(verdict))}
     return shown_row
+
+
+def _recourse(verdict: Verdict, recourse: Recourse, seq: int, actions: WordsOfActions) -> dict[str, Any]:
+    """Return recourse as in an alert, with the first other decision in words as `instead`."""
+    message, in_words = alert_recourse(recourse, seq, actions), partial(action_in_words, words=actions)
+    assert message is not None
+    return {
+        **plain_message(message),
+        "hindsight": verdict.offset != 0,
+        "instead": None if recourse.changes is None else instead(recourse.changes, in_words),
+    }
 
 
 def _both(value: float | None, bounds: tuple[float, float] | None) -> dict[str, Any]:

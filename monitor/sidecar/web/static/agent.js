@@ -1,7 +1,7 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
   POLICY_ASSUMED, ago, alarmWord, at, between, compared, departing, deviates, element, evidenceOf, follow, grouped, makeDetails, makeFacts, makeMore, makeSentence,
-  look, makeShape, moment, part, put, required, sync, tell,
+  isMoment, makeShape, moment, part, put, required, sync, tell,
 } from "./common.js";
 import { makeAlarm, makeProfile } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -13,8 +13,6 @@ const name = new URLSearchParams(location.search).get("name") ?? "";
 const seen = { told: null };
 put(at("title"), name || "No agent selected");
 document.title = `${name} · Counterfactual monitor`;
-
-const HEIGHT = 240;
 
 function makeFormula({ formula: { name: title } }) {
   const [shape, word, since, summary, details, facts] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails(), makeFacts(FACTS)];
@@ -48,7 +46,8 @@ function sinceOf(formula, alarms, now) {
   const firing = alarms.find(({ state }) => state === "firing");
   const verdict = formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes";
   if (!firing) return verdict;
-  return `${firing.severity}, since ${moment(firing.since_unix)}, ${ago(firing.since_unix, now)}; verdict: ${verdict}`;
+  const long = isMoment(firing.since_unix) ? `, ${ago(firing.since_unix, now)}` : "";
+  return `${firing.severity}, since ${moment(firing.since_unix)}${long}; verdict: ${verdict}`;
 }
 
 const FACTS = ["verdict", "value", "required", "bounds", "step", "time"];
@@ -76,10 +75,18 @@ function aboutModel(told) {
 
 // The shortest time that shows since when the alarms fire, and some value; in seconds, 0: all.
 function spanFor({ alarms, formulas, now }) {
-  const starts = alarms.filter(({ state }) => state === "firing").map((alarm) => alarm.since_unix);
+  const starts = alarms.filter(({ state }) => state === "firing").map((alarm) => alarm.since_unix).filter(isMoment);
   const values = formulas.flatMap(({ curve: { time, value } }) => time.filter((_, n) => value[n] !== null));
   const first = Math.min(...starts, values.reduce((one, two) => Math.max(one, two), 0) || now);
   return [WINDOW, 3600, 86_400].find((seconds) => first >= now - seconds) ?? 0;
+}
+
+// The formulas, over the time that is chosen.
+function showFormulas(told) {
+  const alarms = grouped(told.alarms, (alarm) => alarm.formula.name);
+  const axes = axesOf(told.formulas, told.now, Number(at("span").value) || null);
+  const rows = told.formulas.map((formula, n) => ({ formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
+  sync(at("formulas"), rows, (row) => row.formula.name, makeFormula);
 }
 
 function show(told) {
@@ -89,19 +96,25 @@ function show(told) {
   at("deviates").hidden = !at("deviates").textContent;
   put(at("doubt"), told.known ? aboutModel(told) : "");
   at("doubt").hidden = !at("doubt").textContent;
-  const alarms = grouped(told.alarms, (alarm) => alarm.formula.name);
-  if (seen.told === null) at("span").value = String(spanFor(told));
-  const axes = axesOf(told.formulas, told.now, Number(at("span").value) || null);
-  const rows = told.formulas.map((formula, n) => ({ formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
   const fresh = seen.told === null;
-  sync(at("formulas"), rows, (row) => row.formula.name, makeFormula);
+  if (fresh) at("span").value = String(spanFor(told));
+  showFormulas(told);
   sync(at("alarms"), told.alarms, (alarm) => alarm.id, makeAlarm);
   const firing = told.alarms.filter((alarm) => alarm.state === "firing").length;
   document.title = `${firing ? `(${firing}) ` : told.problem || !told.known ? "(?) " : ""}${name} · Counterfactual monitor`;
   seen.told = told;
-  const asked = fresh && location.hash ? at(decodeURIComponent(location.hash.slice(1))) : null;
+  const asked = fresh ? at(anchor()) : null;
   if (asked?.more) asked.more.open = true;
   asked?.scrollIntoView();
+}
+
+// The id after "#"; none if it is malformed, as by hand.
+function anchor() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
 }
 
 function judge(lost) {
@@ -112,7 +125,7 @@ function judge(lost) {
   at("state").classList.toggle("wrong", Boolean(lost || !told?.known || told.problem));
 }
 
-at("span").addEventListener("change", look);
+at("span").addEventListener("change", () => seen.told && showFormulas(seen.told));
 at("all").href = `alarms?agent=${encodeURIComponent(name)}`;
 at("data").href = `api/agents/${encodeURIComponent(name)}/history`;
 follow(() => `api/agents/${encodeURIComponent(name)}/history`, show, judge);

@@ -6,6 +6,8 @@ import { makeBands } from "./bands.js";
 
 // The id of the alarm that is explained; null while none is.
 let explained = null;
+// How often an explanation was opened or closed: a picture that is asked for belongs to one opening.
+let turns = 0;
 
 export function makeAlarm() {
   let alarm = null;
@@ -92,9 +94,12 @@ function makeExplanation() {
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
+    turns += 1;
   });
 
   dialog.draw = async (alarm) => {
+    const turn = ++turns;
+    const wanted = () => turn === turns;
     frame.hidden = true;
     links.replaceChildren();
     put(when, `The picture shows the moment the alarm fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}.`);
@@ -103,11 +108,12 @@ function makeExplanation() {
     const bundle = element("a", "", "evidence with model and policies");
     bundle.href = `evidence/${alarm.evidence.id}.zip`;
     links.append(bundle, ` verify it: cfmon verify ${alarm.evidence.id}.zip`);
-    const { drawing, problem } = await drawingOf(alarm.evidence.id);
-    if (explained !== alarm.id) return;  // closed, or of another alarm, by now
+    const { drawing, problem } = await drawingOf(alarm.evidence.id, wanted);
+    if (!wanted()) return;  // closed, or of another alarm, by now
     put(wait, problem && `The picture cannot be drawn: ${problem}`);
     if (problem) return;
-    shadow.replaceChildren(drawn(drawing, shadow));
+    shadow.adoptedStyleSheets = [drawing.sheet];
+    shadow.replaceChildren(drawing.svg);
     frame.hidden = false;
   };
   return part(dialog, (alarm) => {
@@ -154,23 +160,26 @@ export function makeProfile() {
 
 // The picture as part of the page, so that its steps can be pointed at and reached by the keyboard. Its style becomes a
 // style sheet first: as an element it would violate our content security policy.
-function drawn(text, shadow) {
+function parsed(text) {
   const [, style] = text.match(/<style>([^]*?)<\/style>/) ?? ["", ""];
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(`svg { width: 100%; height: auto; display: block; } ${style}`);
-  shadow.adoptedStyleSheets = [sheet];
-  return document.importNode(new DOMParser().parseFromString(text.replace(/<style>[^]*?<\/style>/, ""), "image/svg+xml").documentElement, true);
+  const { documentElement: svg } = new DOMParser().parseFromString(text.replace(/<style>[^]*?<\/style>/, ""), "image/svg+xml");
+  // A browser reports an error as an element, at the root or first in it.
+  if (svg.localName !== "svg" || svg.firstElementChild?.localName === "parsererror") throw new Error("it is not well-formed XML");
+  return { sheet, svg: document.importNode(svg, true) };
 }
 
-// The first request draws the picture, which takes a moment.
-async function drawingOf(evidence) {
+// The first request draws the picture, which takes a moment. Nothing is asked any more once it is not `wanted`.
+async function drawingOf(evidence, wanted) {
   try {
-    for (;;) {
+    while (wanted()) {
       const answer = await ask(`picture/${evidence}.svg`);
-      if (answer.status !== 202) return { drawing: await answer.text(), problem: "" };
+      if (answer.status !== 202) return { drawing: parsed(await answer.text()), problem: "" };
       await new Promise((done) => setTimeout(done, 300));
     }
+    return { drawing: null, problem: "" };
   } catch (error) {
-    return { drawing: "", problem: error.message };
+    return { drawing: null, problem: error.message };
   }
 }

@@ -19,17 +19,23 @@ const bounded = (value, low, high) => Math.min(Math.max(value, low), high);
 const least = (values, start = Infinity) => values.reduce((one, two) => Math.min(one, two), start);
 const most = (values, start = -Infinity) => values.reduce((one, two) => Math.max(one, two), start);
 
-// The children of `group` as rectangles, one for each box [x, width, y, height].
-function fill(group, boxes, attributes) {
-  while (group.childElementCount > boxes.length) group.lastElementChild.remove();
-  while (group.childElementCount < boxes.length) group.append(drawn("rect", attributes));
-  boxes.forEach((box, n) => ["x", "width", "y", "height"].forEach((name, which) => group.children[n].setAttribute(name, box[which])));
+// Let `list` have `count` children; those that it has stay.
+function resize(list, count, make) {
+  while (list.childElementCount > count) list.lastElementChild.remove();
+  while (list.childElementCount < count) list.append(make());
 }
 
-// The children of `group` as lines, one for each [x1, x2, y1, y2].
-function rule(group, lines) {
-  group.replaceChildren(...lines.map(([x1, x2, y1, y2]) => drawn("line", { class: "grid", x1, x2, y1, y2 })));
+// Give `group` a child for each of `places`, whose numbers are the attributes `names`.
+function place(group, places, names, make) {
+  resize(group, places.length, make);
+  places.forEach((numbers, n) => names.forEach((name, which) => group.children[n].setAttribute(name, numbers[which])));
 }
+
+// Rectangles, one for each box [x, width, y, height].
+const fill = (group, boxes, attributes) => place(group, boxes, ["x", "width", "y", "height"], () => drawn("rect", attributes));
+
+// Lines, one for each [x1, x2, y1, y2].
+const rule = (group, lines) => place(group, lines, ["x1", "x2", "y1", "y2"], () => drawn("line", { class: "grid" }));
 
 // Stretches without a value as [from, to] in time, from a hole until the next value or until the end.
 function holesOf(time, value, from, to) {
@@ -63,15 +69,17 @@ function makeCurves() {
   const newest = drawn("path", { class: "newest" });
   lines.append(grid, fired, bound, instead, value, newest, bars);
   svg.append(holes, lines);
-  const was = { grid: "" };
   return part(svg, ({ curve: { time, value: own, alternative }, threshold, alarms, axes }) => {
     const { from, to, low, high } = axes;
     const x = (when) => (WINDOW * (when - from)) / (to - from);
     const y = (one) => 4 + ((HEIGHT - 8) * (high - one)) / (high - low);
     const path = (column) => {
+      const hole = (n) => (column[n] ?? null) === null;
       let line = "";
       column.forEach((one, n) => {
-        if (one !== null) line += `${n > 0 && column[n - 1] !== null ? "L" : "M"}${x(time[n]).toFixed(2)} ${y(one).toFixed(1)}`;
+        if (hole(n)) return;
+        line += `${hole(n - 1) ? "M" : "L"}${x(time[n]).toFixed(2)} ${y(one).toFixed(1)}`;
+        if (hole(n - 1) && hole(n + 1)) line += "h.01";  // a dot
       });
       return line;
     };
@@ -83,8 +91,7 @@ function makeCurves() {
     bound.toggleAttribute("hidden", threshold === null);
     if (threshold !== null) for (const end of ["y1", "y2"]) bound.setAttribute(end, y(threshold.bound).toFixed(1));
     const marks = [...axes.times.map((when) => [x(when), x(when), 0, HEIGHT]), ...axes.levels.map((one) => [0, WINDOW, y(one), y(one)])];
-    if (was.grid !== String(marks)) rule(grid, marks);
-    was.grid = String(marks);
+    rule(grid, marks);
     fill(holes, holesOf(time, own, from, to).map(([start, end]) => [percent((start - from) / (to - from)), percent((end - start) / (to - from)), 0, "100%"]), { fill: HATCH });
     const spans = spansWithin(alarms, axes).map((span) => span.map(x));
     fill(fired, spans.map(([start, end]) => [start, Math.max(end - start, 1), 0, HEIGHT]), { class: "fired" });
@@ -120,10 +127,9 @@ function round(value) {
 }
 
 // One scale for all `values`, in round steps; small differences do not fill it. Probabilities stay within 0 and 1.
-function levelsOf(values) {
+function levelsOf(values, probabilities) {
   const [lowest, highest] = [least(values), most(values)];
-  const probabilities = lowest >= 0 && highest <= 1;
-  const wide = Math.max(highest - lowest, probabilities ? 0.2 : 0.2 * Math.max(Math.abs(lowest), Math.abs(highest)));
+  const wide = Math.max(highest - lowest, probabilities ? 0.2 : 0.2 * Math.max(Math.abs(lowest), Math.abs(highest)) || 1);
   const step = round(wide / 4);
   const middle = (lowest + highest) / 2;
   const ends = [Math.min(lowest, middle - wide / 2), Math.max(highest, middle + wide / 2)];
@@ -150,14 +156,13 @@ export function axesOf(formulas, now, seconds) {
     const shown = curve.time.flatMap((when, n) => (when >= from ? [curve.value[n], curve.alternative[n]] : []));
     return known([...shown, threshold?.bound ?? null]);
   };
-  const all = formulas.map(drawnOf);
-  const isProbability = (values) => values.every((value) => value >= 0 && value <= 1);
-  const scale = (values) => {
-    const levels = levelsOf(values.length ? values : [0, 1]);
+  const scale = (probabilities) => {
+    const values = formulas.filter(({ probability }) => probability === probabilities).flatMap(drawnOf);
+    const levels = levelsOf(values.length ? values : [0, 1], probabilities);
     return { levels, low: levels[0], high: levels[levels.length - 1] };
   };
-  const scales = [true, false].map((which) => scale(all.filter((values) => isProbability(values) === which).flat()));
-  return all.map((values) => ({ from, to, times, ...scales[isProbability(values) ? 0 : 1] }));
+  const scales = [scale(false), scale(true)];
+  return formulas.map(({ probability }) => ({ from, to, times, ...scales[Number(probability)] }));
 }
 
 // The time that all charts of the page show the values of; null: the newest.
@@ -176,8 +181,7 @@ function makeAxis(className, side) {
   const axis = element("div", className);
   axis.setAttribute("aria-hidden", "true");
   return part(axis, (labels) => {
-    while (axis.childElementCount > labels.length) axis.lastElementChild.remove();
-    while (axis.childElementCount < labels.length) axis.append(element("span"));
+    resize(axis, labels.length, () => element("span"));
     labels.forEach(([share, text], n) => {
       put(axis.children[n], text);
       axis.children[n].style[side] = side === "left" ? `clamp(2rem, ${percent(share)}, 100% - 2rem)` : percent(share);
@@ -205,23 +209,23 @@ export function makeChart() {
   line.hidden = true;
   let shown = null;
 
-  // The point that holds at a time: the last one before it.
-  const indexAt = (time) => Math.max(shown.curve.time.findLastIndex((each) => each <= time), 0);
+  // The point that holds at a time: the last one before it; -1 before the first.
+  const indexAt = (time) => shown.curve.time.findLastIndex((each) => each <= time);
   const read = () => {
     const { formula, curve, axes } = shown;
     const pointed = cursor.time !== null && cursor.time >= axes.from;
     const n = pointed ? indexAt(cursor.time) : curve.time.length - 1;
-    const figure = (column) => (column[n] === null ? "no value" : number(column[n]));
+    const figure = (column) => number(column[n]) || "no value";
     keys[0].render([formula.alternative ? "nominal" : "value", figure(curve.value)]);
     keys[1].hidden = !formula.alternative;
     if (formula.alternative) keys[1].render([formula.alternative.name, figure(curve.alternative)]);
     keys[2].hidden = !formula.threshold;
     if (formula.threshold) keys[2].render(["required", required(formula.threshold)]);
-    put(when, `${pointed ? "at" : "newest, at"} ${moment(curve.time[n])}`);
+    put(when, `${pointed ? "at" : "newest, at"} ${moment(curve.time[n] ?? cursor.time)}`);
     line.hidden = !pointed;
     line.style.left = percent((Math.max(cursor.time, axes.from) - axes.from) / (axes.to - axes.from));
     frame.setAttribute("aria-valuemax", String(curve.time.length - 1));
-    frame.setAttribute("aria-valuenow", String(n));
+    frame.setAttribute("aria-valuenow", String(Math.max(n, 0)));
     frame.setAttribute("aria-valuetext", [...keys.filter((key) => !key.hidden), when].map((each) => each.textContent).join("; "));
   };
 
@@ -256,12 +260,11 @@ export function makeChart() {
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));
     const starts = alarms.map((alarm) => spanOf(alarm, to)[0]).filter((start) => start >= from);
-    while (marks.childElementCount > starts.length) marks.lastElementChild.remove();
-    while (marks.childElementCount < starts.length) {
+    resize(marks, starts.length, () => {
       const mark = makeShape();
       mark.render("firing");
-      marks.append(mark);
-    }
+      return mark;
+    });
     starts.forEach((start, n) => {
       marks.children[n].style.left = percent((start - from) / (to - from));
     });
@@ -286,7 +289,7 @@ export function makeLane() {
       return [from, Math.max(to - from, 5), 3, LANE - 6];
     }), { class: "alarm" });
     alarms.forEach(({ state }, n) => bars.children[n].setAttribute("data-state", state));
-    const said = alarms.map(({ formula, state, began_unix: began }) => `${formula}, ${state}, from ${began === null ? "an unknown time" : moment(began)}`);
+    const said = alarms.map(({ formula, state, began_unix: began }) => `${formula}, ${state}, from ${moment(began)}`);
     svg.setAttribute("aria-label", `Alarms of the last day: ${said.join("; ")}`);
   });
 }

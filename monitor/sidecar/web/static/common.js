@@ -236,8 +236,10 @@ const WRITTEN = new Intl.DateTimeFormat("sv-SE", {
   year: "numeric", month: TWO, day: TWO, hour: TWO, minute: TWO, second: TWO, timeZoneName: "short",
 });
 
+export const isMoment = (seconds) => seconds > 0 && seconds < 8.64e12;
+
 export function moment(seconds) {
-  if (!(seconds > 0 && seconds < 8.64e12)) return "at an unknown time";
+  if (!isMoment(seconds)) return "an unknown time";
   return WRITTEN.format(new Date(seconds * 1000));
 }
 

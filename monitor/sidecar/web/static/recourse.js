@@ -37,17 +37,10 @@ function worlds({ value, recourse: { avoidable, best, optimal, changes, hindsigh
 
 const decisions = (count) => `${count} decision${count === 1 ? "" : "s"}`;
 
-// A name that is a number, as of a level, does not stand alone; words are quoted.
-function action(index, name) {
-  if (!name || !Number.isNaN(Number(name))) return `action ${name || index}`;
-  return name.includes(" ") ? `'${name}'` : name;
-}
-
-function changed({ avoidable, changes }) {
+function changed({ avoidable, changes, instead }) {
   if (!changes) return avoidable === "no" || avoidable === null ? "" : "Changing at most three decisions would not have met it.";
-  const { count, seq, taken, taken_name: was, proposed, proposed_name: other, value, samples } = changes;
-  const instead = taken === null ? "" : ` instead of ${action(taken, was)}`;
-  const first = `${action(proposed, other)}${instead} at step ${seq}`;
+  const { count, seq, value, samples } = changes;
+  const first = `${instead} at step ${seq}`;
   return count === 1
     ? `One decision: ${first}, with no other decision changed, would have given ${samples ? "about " : ""}${number(value)}.`
     : `${decisions(count)} would have given ${number(value)}; the first: ${first}.`;
