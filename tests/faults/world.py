@@ -21,8 +21,8 @@ from tests.hidden import robot
 from tests.sidecar.project import write_policy, write_project
 from tests.worlds import plant
 
-__all__ = ["AGENTS", "CLIENT_ID", "FORMULAS", "KINDS", "Kind", "agent_steps", "number_steps", "write_numbers",
-           "write_world"]  # fmt: skip
+__all__ = ["AGENTS", "CLIENT_ID", "FORMULAS", "KINDS", "Kind", "agent_steps", "number_steps", "walk", "write_grid",
+           "write_numbers", "write_world"]  # fmt: skip
 
 AGENTS = 10
 CLIENT_ID = "monitor"
@@ -112,7 +112,12 @@ def write_world(folder: Path, url: str, **sections: object) -> Path:
         "formulas": FORMULAS,
         **sections,
     }
-    path = write_project(folder, model := grid(SLIP), json.dumps(config))  # JSON is YAML
+    return write_grid(folder, config, SLIP)
+
+
+def write_grid(folder: Path, config: dict[str, Any], slip: float) -> Path:
+    """Write the grid, the policies `rash` and `careful`, and this configuration to `folder`; return the last."""
+    path = write_project(folder, model := grid(slip), json.dumps(config))  # JSON is YAML
     for name, actions in (("rash", NOMINAL), ("careful", FALLBACK)):
         write_policy(folder, name, list(actions), model.actions)
     return path
@@ -121,7 +126,7 @@ def write_world(folder: Path, url: str, **sections: object) -> Path:
 def agent_steps(seed: int) -> Steps:
     """Yield (agent, step) endlessly, the agents in turn; a function of the seed."""
     draw = random.Random(seed)
-    return _in_turn([_agent(random.Random(draw.random()), sends_end=n % 10 < 7) for n in range(AGENTS)])
+    return _in_turn([walk(random.Random(draw.random()), SLIP, sends_end=n % 10 < 7) for n in range(AGENTS)])
 
 
 def _in_turn(agents: Sequence[Iterator[dict[str, Any]]]) -> Steps:
@@ -130,15 +135,15 @@ def _in_turn(agents: Sequence[Iterator[dict[str, Any]]]) -> Steps:
             yield f"a{n}", next(steps)
 
 
-def _agent(draw: random.Random, *, sends_end: bool) -> Iterator[dict[str, Any]]:
-    """Yield the steps of one agent, episode after episode."""
+def walk(draw: random.Random, slip: float, *, sends_end: bool) -> Iterator[dict[str, Any]]:
+    """Yield the steps of one agent on the grid, episode after episode, endlessly."""
     episode = 0
     while True:
         cell, length = draw.choice((0, 1, 2, 4, 8)), draw.randint(SHORTEST, LONGEST)
         for seq in range(length):
             step = {"v": 1, "episode": episode, "seq": seq, "state": cell, "action": NOMINAL[cell]}
             yield {**step, "terminated": True} if sends_end and seq == length - 1 else step
-            targets, weights = zip(*outcomes(cell, NOMINAL[cell], SLIP), strict=True)
+            targets, weights = zip(*outcomes(cell, NOMINAL[cell], slip), strict=True)
             [cell] = draw.choices(targets, weights)
         episode += 1
 

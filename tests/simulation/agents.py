@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.process.grid import NOMINAL, outcomes
+from tests.faults.world import walk
 from tests.simulation import packets
 from tests.simulation.broker import PORT, Broker
 from tests.simulation.network import End, Network
@@ -27,19 +27,6 @@ UNCERTAIN: Final = 4.0
 
 WINDOW: Final = 20
 """Steps sent and not acknowledged, at most."""
-
-
-def walk(draw: random.Random, *, slip: float, sends_end: bool) -> Iterator[dict[str, Any]]:
-    """Yield the steps of one agent, episode after episode, endlessly."""
-    episode = 0
-    while True:
-        cell, length = draw.choice((0, 1, 2, 4, 8)), draw.randint(15, 60)
-        for seq in range(length):
-            step = {"v": 1, "episode": episode, "seq": seq, "state": cell, "action": NOMINAL[cell]}
-            yield {**step, "terminated": True} if sends_end and seq == length - 1 else step
-            targets, weights = zip(*outcomes(cell, NOMINAL[cell], slip), strict=True)
-            [cell] = draw.choices(targets, weights)
-        episode += 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,7 @@ class Agent:
     def __init__(self, world: World, draft: Draft) -> None:
         self.name = name = draft.name
         self.world = world
-        self._steps = walk(random.Random(draft.seed), slip=draft.slip, sends_end=draft.sends_end)
+        self._steps = walk(random.Random(draft.seed), draft.slip, sends_end=draft.sends_end)
         self._log = draft.log
         self._topic = f"agents/{name}/steps"
         self._waiting: deque[bytes] = deque()
@@ -82,11 +69,16 @@ class Agent:
         """Send what waits, as far as the broker takes it."""
         raise NotImplementedError
 
-    def say_again(self, lost: float) -> None:
-        """Send the steps of the last seconds before `lost`, when the broker was lost, once more, then what waits."""
-        self._waiting.extendleft(payload for when, payload in reversed(self._recent) if when > lost - UNCERTAIN)
+    def say_again(self, lost: float) -> bool:
+        """Send the steps of the last seconds before `lost`, when the broker was lost, once more, then what waits.
+
+        Return whether there were any.
+        """
+        again = [payload for when, payload in reversed(self._recent) if when > lost - UNCERTAIN]
+        self._waiting.extendleft(again)
         self._recent.clear()
         self.send()
+        return bool(again)
 
     def _acknowledged(self, payload: bytes) -> None:
         now = self.world.now

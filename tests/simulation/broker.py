@@ -17,7 +17,7 @@ from typing import Final
 from tests.simulation import packets
 from tests.simulation.network import End, Network
 from tests.simulation.packets import Hello, Message, Reader
-from tests.simulation.world import World
+from tests.simulation.world import Call, World
 
 PORT: Final = 1883
 
@@ -86,7 +86,7 @@ class Broker:
         self.dropped = 0
         self.delivered: list[Callable[[Message], None]] = []
         """Called with each message that the broker takes, as a subscriber beside it would be."""
-        self.on_up: list[Callable[[], None]] = []
+        self.on_up: list[Call] = []
         self._network = network
         self._inflight = inflight
         self._queue = queue
@@ -128,7 +128,9 @@ class Broker:
             client.end.reset()
         self._clients.clear()
         self._connections.clear()
-        if self._save_every and crash:
+        if not crash:
+            self._saved = self._state.copy()
+        elif self._save_every:
             self._state = self._saved.copy()
             self.lossy = True
         for name in [name for name, session in self._state.sessions.items() if session.clean]:

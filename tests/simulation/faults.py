@@ -20,8 +20,8 @@ from tests.simulation.sidecar import NAME
 LONGEST: Final = 12.0
 """Seconds that a fault lasts, at most."""
 
-Fault = Callable[[Scene], bool | None]
-"""Does its harm; returns False if it found nothing to harm."""
+Fault = Callable[[Scene], bool]
+"""Does its harm; returns whether it found anything to harm."""
 
 FAULTS: Final[dict[str, Fault]] = {}
 
@@ -32,7 +32,7 @@ def fault(harm: Fault) -> Fault:
     @wraps(harm)
     def counted(scene: Scene) -> bool:
         scene.world.note(f"fault {harm.__name__}")
-        happened = harm(scene) is not False
+        happened = harm(scene)
         scene.world.faults[harm.__name__] += happened
         return happened
 
@@ -45,55 +45,67 @@ def _seconds(scene: Scene, least: float = 0.05, most: float = LONGEST) -> float:
     return float(least * (most / least) ** scene.world.draw.random())
 
 
-def _any_end(scene: Scene, *, of_sidecar: bool) -> End | None:
-    ends = [end for end in scene.network.ends if not end.name.startswith("to ") and (end.name == NAME) == of_sidecar]
-    return scene.world.draw.choice(ends) if ends else None
+def connection_fault(*, of_sidecar: bool) -> Callable[[Callable[[Scene, End], None]], Fault]:
+    """Register a kind of fault of one connection to the broker, of which it gets the client's end."""
+
+    def register(harm: Callable[[Scene, End], None]) -> Fault:
+        @fault
+        @wraps(harm)
+        def harm_one(scene: Scene) -> bool:
+            ends = [end for end in scene.network.ends if not end.name.startswith("to ")]
+            ends = [end for end in ends if (end.name == NAME) == of_sidecar]
+            if ends:
+                harm(scene, scene.world.draw.choice(ends))
+            return bool(ends)
+
+        return harm_one
+
+    return register
+
+
+def _keep_away(scene: Scene, names: list[str]) -> bool:
+    """Have these lose their connections, and get no others for a while."""
+    scene.network.refusing.update(names)
+    for name in names:
+        for end in scene.network.of(name):
+            end.cut()
+    scene.world.after(_seconds(scene), lambda: scene.network.refusing.difference_update(names))
+    return bool(names)
 
 
 # ---- between sidecar and broker ----
 
 
-@fault
-def connection_lost(scene: Scene) -> bool:
+@connection_fault(of_sidecar=True)
+def connection_lost(_scene: Scene, end: End) -> None:
     """The sidecar's connection is reset; what was on its way is lost."""
-    end = _any_end(scene, of_sidecar=True)
-    if end is not None:
-        end.cut()
-    return end is not None
+    end.cut()
 
 
-@fault
-def connection_half_open(scene: Scene) -> bool:
+@connection_fault(of_sidecar=True)
+def connection_half_open(_scene: Scene, end: End) -> None:
     """Nothing passes on the sidecar's connection any more, and nobody is told."""
-    end = _any_end(scene, of_sidecar=True)
-    if end is not None:
-        end.mute()
-    return end is not None
+    end.mute()
+
+
+@connection_fault(of_sidecar=True)
+def broker_does_not_read(scene: Scene, end: End) -> None:
+    """The broker reads nothing from the sidecar for a while; what it sends goes on."""
+    end.peer.pause()
+    scene.world.after(_seconds(scene), end.peer.resume)
 
 
 @fault
-def connections_refused(scene: Scene) -> None:
+def connections_refused(scene: Scene) -> bool:
     """The sidecar loses its connection and gets no other for a while."""
-    connection_lost(scene)
-    scene.network.refusing.add(NAME)
-    scene.world.after(_seconds(scene), lambda: scene.network.refusing.discard(NAME))
+    return _keep_away(scene, [NAME])
 
 
 @fault
-def network_slow(scene: Scene) -> None:
+def network_slow(scene: Scene) -> bool:
     """Each packet may take a second longer, everywhere."""
     scene.network.slow = scene.world.draw.uniform(0.01, 1.0)
     scene.world.after(_seconds(scene), scene.network.be_quick)
-
-
-@fault
-def broker_does_not_read(scene: Scene) -> bool:
-    """The broker reads nothing from the sidecar for a while; what it sends goes on."""
-    end = _any_end(scene, of_sidecar=True)
-    if end is None:
-        return False
-    end.peer.pause()
-    scene.world.after(_seconds(scene), end.peer.resume)
     return True
 
 
@@ -121,61 +133,50 @@ def broker_forgets_connections(scene: Scene) -> bool:
 
 
 @fault
-def broker_restarts(scene: Scene) -> None:
+def broker_restarts(scene: Scene) -> bool:
     """The broker ends in order, and comes again with everything that it had."""
-    _restart(scene, crash=False)
+    return _restart(scene, crash=False)
 
 
 @fault
-def broker_crashes(scene: Scene) -> None:
+def broker_crashes(scene: Scene) -> bool:
     """The broker is killed, and comes again with what it had saved."""
-    _restart(scene, crash=True)
+    return _restart(scene, crash=True)
 
 
-def _restart(scene: Scene, *, crash: bool) -> None:
-    if scene.broker.up:
-        scene.broker.stop(crash=crash)
-        scene.world.after(_seconds(scene), scene.broker.start)
+def _restart(scene: Scene, *, crash: bool) -> bool:
+    if not scene.broker.up:
+        return False
+    scene.broker.stop(crash=crash)
+    scene.world.after(_seconds(scene), scene.broker.start)
+    return True
 
 
 # ---- agents ----
 
 
-@fault
-def agent_loses_connection(scene: Scene) -> bool:
+@connection_fault(of_sidecar=False)
+def agent_loses_connection(_scene: Scene, end: End) -> None:
     """An agent's connection is reset; it sends again what was not acknowledged."""
-    end = _any_end(scene, of_sidecar=False)
-    if end is not None:
-        end.cut()
-    return end is not None
+    end.cut()
 
 
-@fault
-def agent_half_open(scene: Scene) -> bool:
+@connection_fault(of_sidecar=False)
+def agent_half_open(_scene: Scene, end: End) -> None:
     """Nothing passes between an agent and the broker any more; its steps wait meanwhile."""
-    end = _any_end(scene, of_sidecar=False)
-    if end is not None:
-        end.mute()
-    return end is not None
+    end.mute()
 
 
 @fault
-def agent_repeats_itself(scene: Scene) -> None:
+def agent_repeats_itself(scene: Scene) -> bool:
     """An agent sends the steps of its last seconds again."""
-    agent = scene.world.draw.choice(scene.agents)
-    agent.say_again(scene.world.now)
+    return scene.world.draw.choice(scene.agents).say_again(scene.world.now)
 
 
 @fault
 def agents_hold_back(scene: Scene) -> bool:
     """Connected agents cannot reach the broker for a while; all their steps come at once then."""
-    agents = [agent.name for agent in scene.agents if isinstance(agent, ConnectedAgent)]
-    for name in agents:
-        scene.network.refusing.add(name)
-        for end in scene.network.of(name):
-            end.cut()
-    scene.world.after(_seconds(scene), lambda: scene.network.refusing.difference_update(agents))
-    return bool(agents)
+    return _keep_away(scene, [agent.name for agent in scene.agents if isinstance(agent, ConnectedAgent)])
 
 
 # ---- the process ----
@@ -189,14 +190,26 @@ def killed(scene: Scene) -> bool:
 
 @fault
 def killed_before_commit(scene: Scene) -> bool:
-    """`kill -9` just before a transaction is committed."""
-    return scene.kill_at_commit(_seconds(scene), before=True)
+    """`kill -9` just before one of the next transactions is committed."""
+    return _kill_at_commit(scene, "killed_before_commit", before=True)
 
 
 @fault
 def killed_after_commit(scene: Scene) -> bool:
-    """`kill -9` just after a transaction was committed: nothing was acknowledged or sent yet."""
-    return scene.kill_at_commit(_seconds(scene), before=False)
+    """`kill -9` just after one of the next transactions was committed: nothing was acknowledged or sent yet."""
+    return _kill_at_commit(scene, "killed_after_commit", before=False)
+
+
+def _kill_at_commit(scene: Scene, name: str, *, before: bool) -> bool:
+    """Return False: it has not happened yet, and never does if the process ends before. It is counted when it does."""
+
+    def kill() -> None:
+        scene.world.faults[name] += scene.kill(downtime)
+
+    downtime, later = _seconds(scene), scene.world.draw.randint(0, 20)
+    if scene.sidecar.running and scene.sidecar.at_commit is None:
+        scene.sidecar.at_commit = later, before, kill
+    return False
 
 
 @fault
@@ -206,15 +219,16 @@ def restarted(scene: Scene) -> bool:
 
 
 @fault
-def suspended(scene: Scene) -> None:
+def suspended(scene: Scene) -> bool:
     """The process gets no processor for a while (SIGSTOP, a suspended machine)."""
-    scene.sidecar.sleep(_seconds(scene))
+    return scene.sidecar.sleep(_seconds(scene))
 
 
 @fault
-def clock_set(scene: Scene) -> None:
+def clock_set(scene: Scene) -> bool:
     """The wall clock jumps, forward or back, by up to ten minutes."""
     scene.world.wall_ahead = scene.world.draw.uniform(-600.0, 600.0)
+    return True
 
 
 # ---- receivers ----

@@ -151,7 +151,7 @@ def _posts(scene: Scene, heard: Iterable[Heard]) -> list[str]:
             if taken[agent] != wanted[agent]
         ]
         again = sum(count - 1 for count in Counter(receiver.taken).values())
-        if again > receiver.uncertain + scene.kills:
+        if again > receiver.uncertain + scene.sidecar.kills:
             problems.append(f"{receiver.name} has {again} posts again, after {receiver.uncertain} without an answer")
     return problems[:MOST]
 

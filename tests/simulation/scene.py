@@ -7,8 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from benchmarks.process.grid import FALLBACK, NOMINAL, grid
-from tests.sidecar.project import write_policy, write_project
+from tests.faults.world import write_grid
 from tests.simulation.agents import Agent, BridgedAgent, ConnectedAgent, Draft
 from tests.simulation.broker import PORT, Broker
 from tests.simulation.network import Network
@@ -43,11 +42,10 @@ class Scene:
         self.broker.delivered.append(self._hear)
         self.receivers = Receivers(self.world, ["pager", "chat"][: draw.randint(0, 2)])
         self.config = draw_config(draw, self.receivers.urls())
-        write_scene(folder / "life-1", self.config)
+        write_grid(folder / "life-1", self.config, SLIP)
         self.sidecar = Sidecar(self.world, self.network, self.receivers, folder / "life-1")
         self.agents = [self._agent(n) for n in range(draw.choice((1, 2, 4, 8, 16)))]
         self.downtime: float | None = None
-        self.kills = 0
 
     def _agent(self, n: int) -> Agent:
         draw = self.world.draw
@@ -71,25 +69,14 @@ class Scene:
         if not self.sidecar.running:
             return False
         self.downtime = downtime
-        self.kills += 1
         self.sidecar.kill()
-        return True
-
-    def kill_at_commit(self, downtime: float, *, before: bool) -> bool:
-        """Kill the sidecar at one of its next transactions, and start it again later."""
-        if not self.sidecar.running or self.sidecar.kill_at_commit is not None:
-            return False
-        self.downtime = downtime
-        self.kills += 1
-        self.sidecar.kill_at_commit = self.world.draw.randint(0, 20), before
         return True
 
     def restart(self, downtime: float) -> bool:
         """Have the sidecar end in order, if it runs, and start it again later."""
-        if not self.sidecar.running:
+        if not self.sidecar.stop():
             return False
         self.downtime = downtime
-        self.sidecar.stop()
         return True
 
     def remove_formula(self) -> str:
@@ -179,10 +166,3 @@ def draw_config(draw: Random, urls: dict[str, str]) -> dict[str, Any]:
         "store": {"path": "var/cfmon.sqlite"},
         "webhooks": webhooks,
     }
-
-
-def write_scene(folder: Path, config: dict[str, Any]) -> None:
-    """Write model, policies and configuration."""
-    write_project(folder, model := grid(SLIP), json.dumps(config))  # JSON is YAML
-    for name, actions in (("rash", NOMINAL), ("careful", FALLBACK)):
-        write_policy(folder, name, list(actions), model.actions)

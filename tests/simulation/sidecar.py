@@ -51,11 +51,11 @@ class Sidecar:
         self.network = network
         self.receivers = receivers
         self.folder = folder
-        self.lives = 0
+        self.lives = self.kills = 0
         self.service: Service | None = None
         self.judged: dict[tuple[str, str, Any, int], Judged] = {}
-        self.kill_at_commit: tuple[int, bool] | None = None
-        """How many commits later to kill it, and whether before the commit or after."""
+        self.at_commit: tuple[int, bool, Callable[[], object]] | None = None
+        """After how many commits it is killed in the next, whether before that one or after it, and what kills it."""
         self._loop: VirtualLoop | None = None
         self._stop = asyncio.Event()
         self._stopped_at: float | None = None
@@ -69,7 +69,7 @@ class Sidecar:
         self.lives += 1
         self.world.note(f"life {self.lives}")
         loop = self._loop = VirtualLoop(self.world)
-        self._stop, self._stopped_at, self.kill_at_commit = asyncio.Event(), None, None
+        self._stop, self._stopped_at, self.at_commit = asyncio.Event(), None, None
         try:
             service = self.service = Service(assemble(self.folder / "config.yaml"), tell=lambda _line: None)
             assert service.store is not None
@@ -90,22 +90,27 @@ class Sidecar:
             if took > ENDS_WITHIN:
                 self.world.problems.append(f"the process ends after {took:.1f} s; promised: {ENDS_WITHIN:.0f}")
 
-    def stop(self) -> None:
-        """Signal that it should end."""
-        if self.running and self._loop is not None and not self._stop.is_set():
-            self._stopped_at = max(self.world.now, self._loop.asleep_until)
-            self._stop.set()
-            self._loop.call_soon(lambda: None)
+    def stop(self) -> bool:
+        """Signal that it should end; return False if it does not run, or is ending already."""
+        if not self.running or self._loop is None or self._stop.is_set():
+            return False
+        self._stopped_at = max(self.world.now, self._loop.asleep_until)
+        self._stop.set()
+        self._loop.call_soon(lambda: None)
+        return True
 
-    def sleep(self, seconds: float) -> None:
-        """Stop the process, as SIGSTOP does, for a while."""
-        if self.running and self._loop is not None:
-            self._loop.asleep_until = self.world.now + seconds
+    def sleep(self, seconds: float) -> bool:
+        """Stop the process, as SIGSTOP does, for a while; return False if it does not run."""
+        if not self.running or self._loop is None:
+            return False
+        self._loop.asleep_until = self.world.now + seconds
+        return True
 
     def kill(self) -> None:
         """End it as `kill -9` does. Its connections are reset by the kernel."""
         if not self.running or self._loop is None:
             return
+        self.kills += 1
         after = self.folder.with_name(f"life-{self.lives + 1}")
         shutil.copytree(self.folder, after)
         self.folder = after
@@ -116,18 +121,16 @@ class Sidecar:
 
     def commit(self, journal: Journal, batch: Batch, real: Callable[[Journal, Batch], None]) -> None:
         """Commit, unless this is when it is killed."""
-        if not self.running or self.kill_at_commit is None:
+        if not self.running or self.at_commit is None:
             real(journal, batch)
             return
-        left, before = self.kill_at_commit
-        self.kill_at_commit = (left - 1, before)
-        if left > 0:
+        left, before, kill = self.at_commit
+        self.at_commit = (left - 1, before, kill)
+        if left > 0 or not before:
             real(journal, batch)
-            return
-        if not before:
-            real(journal, batch)
-        self.kill()
-        raise Killed
+        if left == 0:
+            kill()
+            raise Killed
 
     @contextmanager
     def doors(self) -> Iterator[None]:
@@ -201,7 +204,7 @@ class _Log(logging.Handler):
             self._sidecar.world.note(f"log {record.levelname} {message}")
             if isinstance(record.exc_info, tuple):
                 error = record.exc_info[1]
-                self._sidecar.world.problems.append(f"an exception is logged: {message}: {error!r}")
+                self._sidecar.world.errors.append(f"an exception is logged: {message}: {error!r}")
 
 
 def _bury(loop: VirtualLoop) -> None:

@@ -33,7 +33,10 @@ QUIET: Final = 8.0
 
 @dataclass
 class Result:
-    """What came of a seed. `options`: of the command that runs it again; `steps`, `hours`: of all agents together."""
+    """What came of a seed. `options`: of the command that runs it again; `steps`, `hours`: of all agents together.
+
+    `problems`: all that does not hold; its last are `errors`, exceptions.
+    """
 
     seed: int
     options: str
@@ -42,6 +45,7 @@ class Result:
     hours: float
     faults: Counter[str]
     problems: list[str]
+    errors: list[str]
     lines: list[str] = field(default_factory=list)
 
 
@@ -54,13 +58,21 @@ def run(seed: int, *, seconds: float | None = None, kinds: list[str] | None = No
             try:
                 play.run()
             except Exception:  # noqa: BLE001 - of the sidecar or of the world: it belongs to the seed
-                scene.world.problems.append(traceback.format_exc())
+                scene.world.errors.append(traceback.format_exc())
         world = scene.world
         steps = len(scene.log)
         options = "" if seconds is None else f" --seconds {seconds:g}"
         options += "" if kinds is None else f" --faults {','.join(kinds)}"
         return Result(
-            seed, options, world.digest, steps, steps / RATE / 3600, world.faults, world.problems, world.lines or []
+            seed,
+            options,
+            world.digest,
+            steps,
+            steps / RATE / 3600,
+            world.faults,
+            world.problems + world.errors,
+            world.errors,
+            world.lines or [],
         )
 
 
@@ -134,4 +146,5 @@ class _Play:
                 world.after(1.0, lambda: self._wait(world.now + PATIENCE, 0.0))
                 return
         self._over = True
+        scene.sidecar.at_commit = None  # what is checked after this end is that it was in order
         scene.sidecar.stop()

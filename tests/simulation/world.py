@@ -45,6 +45,9 @@ class World:
         self.disturbed: list[float] = []
         """Times at which a connection of the sidecar ended."""
         self.problems: list[str] = []
+        """What does not hold."""
+        self.errors: list[str] = []
+        """Exceptions that nobody expects, of the sidecar or of the world."""
         self.lines: list[str] | None = [] if keep else None
         self._events: list[tuple[float, int, Event]] = []
         self._numbers = count()
