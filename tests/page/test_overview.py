@@ -132,8 +132,8 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
     blank.route("**/api/**", lambda route: route.fulfill(json=told))
     blank.goto(calmly_served)
     trace = blank.locator("#agents .trace")
-    expect(trace.locator("path.value")).to_have_attribute("d", "M-100.00 4.0L60.00 96.0M210.00 50.0", timeout=SOON)
-    assert trace.locator("path.instead").get_attribute("d") == "M210.00 4.0"
+    expect(trace.locator("path.value")).to_have_attribute("d", "M-100.00 4.0L60.00 96.0M210.00 50.0h.01", timeout=SOON)
+    assert trace.locator("path.instead").get_attribute("d") == "M210.00 4.0h.01"
     assert trace.locator("line.required").get_attribute("y1") == "22.4"
     read = "(all) => all.map((each) => [parseFloat(each.getAttribute('x')), parseFloat(each.getAttribute('width'))])"
     assert trace.locator("rect[fill='url(#hatch)']").evaluate_all(read) == [[40, 30]], "percent of five minutes"
@@ -146,7 +146,7 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
     formula["last_minutes"]["value"][1] = -3.0
     answered(blank, told)
     assert [trace.get_attribute(f"data-{end}") for end in ("low", "high")] == ["-3", "1"]
-    assert trace.locator("path.value").get_attribute("d") == "M-100.00 4.0L60.00 96.0M210.00 15.5"
+    assert trace.locator("path.value").get_attribute("d") == "M-100.00 4.0L60.00 96.0M210.00 15.5h.01"
 
 
 def test_what_is_unknown_is_not_counted_as_nothing(blank: Page, calmly_served: str, answers: Answers) -> None:
