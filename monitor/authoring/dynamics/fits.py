@@ -13,7 +13,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
-from monitor.authoring.dynamics.tree_graph import Leaves, written_trees
+from monitor.authoring.dynamics.tree_graph import HistogramTree, Leaves, written_trees
 from monitor.errors import ModelError, to_install
 
 Kind = Literal["linear", "trees", "network"]
@@ -69,13 +69,13 @@ class _Corrected:
 
 
 class _Trees:
-    """Gradient boosting (Friedman 2001). It stops when the prediction of a tenth of the steps no longer improves."""
+    """Gradient boosting on histograms (Ke et al. 2017), until a tenth of the steps is no longer predicted better."""
 
     def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
         library = _Library()
         self._models = [
             library.trees(
-                init="zero", n_estimators=300, max_depth=4, min_samples_leaf=10, subsample=0.5, n_iter_no_change=10,
+                max_iter=300, max_depth=4, min_samples_leaf=10, early_stopping=True, n_iter_no_change=10,
                 random_state=seed,
             ).fit(given, column)
             for column in wanted.T
@@ -85,14 +85,15 @@ class _Trees:
         return np.column_stack([model.predict(given) for model in self._models])
 
     def write(self, graph: GraphWriter) -> str:
+        # scikit-learn has no public way to these trees. The world is checked against `predict` where it is made.
         trees = []
         for target, model in enumerate(self._models):
-            for each in model.estimators_:
-                tree = each[0].tree_
+            for (predictor,) in model._predictors:  # noqa: SLF001
+                tree = HistogramTree(predictor.nodes)
                 leaf = np.flatnonzero(tree.children_left < 0)
-                weights = model.learning_rate * tree.value[leaf, 0, 0]
-                trees.append(Leaves(tree, leaf, np.full(len(leaf), target), weights))
-        return written_trees(graph, graph.given, trees, len(self._models))
+                trees.append(Leaves(tree, leaf, np.full(len(leaf), target), predictor.nodes["value"][leaf]))
+        start = np.array([float(model._baseline_prediction[0, 0]) for model in self._models])  # noqa: SLF001
+        return graph.node("Add", written_trees(graph, graph.given, trees, len(self._models)), start)
 
 
 class _Network:
@@ -133,11 +134,11 @@ class _Library:
 
     def __init__(self) -> None:
         try:
-            from sklearn.ensemble import GradientBoostingRegressor  # noqa: PLC0415 - only where worlds are learned
+            from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 - only where worlds are learned
             from sklearn.neural_network import MLPRegressor  # noqa: PLC0415 - likewise
             from threadpoolctl import threadpool_limits  # noqa: PLC0415 - likewise
         except ImportError as error:
             raise ModelError(f"--dynamics needs scikit-learn: {to_install('dynamics')}") from error
-        self.trees: Any = GradientBoostingRegressor
+        self.trees: Any = HistGradientBoostingRegressor
         self.network: Any = MLPRegressor
         self.threads: Any = threadpool_limits

@@ -58,6 +58,16 @@ def written_trees(graph: GraphWriter, given: str | AnyArray, trees: Iterable[Lea
     return graph.node("Cast", found, to=DOUBLE)
 
 
+class HistogramTree:
+    """A tree of scikit-learn's histogram-based boosting, with the names of its other trees."""
+
+    def __init__(self, nodes: AnyArray) -> None:
+        leaf = nodes["is_leaf"] != 0
+        self.node_count, self.feature, self.threshold = len(nodes), nodes["feature_idx"], nodes["num_threshold"]
+        self.children_left = np.where(leaf, -1, nodes["left"].astype(np.int64))
+        self.children_right = np.where(leaf, -1, nodes["right"].astype(np.int64))
+
+
 class _Rounded:
     """A tree with its thresholds rounded down to 32-bit floats.
 
