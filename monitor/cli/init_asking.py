@@ -69,7 +69,7 @@ def settled_request(
     request = partial(_request, folder, force=force, quiet=quiet)
     if not settings.recordings:
         settings = _simulated(settings, asks=asks)
-        return request(settings, {}, (), _record(settings, read, file, None))
+        return request(settings, {}, (), _record(settings, read, file, None), guessed=False)
     found = RecordedColumns(settings, ColumnOptions(columns))
     guessed = found.proposal.guessed
     if not quiet:
@@ -82,7 +82,8 @@ def settled_request(
     settings = _unsafe(settings, found, understood, asks=asks, quiet=quiet)
     settings = settings.model_copy(update={"missing": found.missing, "time_limit": found.time_limit})
     record = _record(settings, read, None if guessed or columns else file, found)
-    return request(settings, roles, understood.inputs, record)
+    said = any(each.settled and "input" in each.roles for each in found.proposal.columns)
+    return request(settings, roles, understood.inputs, record, guessed=not said)
 
 
 def _overruled(read: InitSettings, given: Mapping[str, Any], inputs: str) -> InitSettings:
@@ -124,13 +125,15 @@ def _unsafe(settings: InitSettings, found: RecordedColumns, roles: Roles, *, ask
     if not quiet:
         found.show_missing(roles)
     if settings.unsafe is not None:
-        _, words = found.holds(settings.unsafe, roles)
+        unsafe = found.at_ends(settings.unsafe, roles)
+        settings = settings.model_copy(update={"unsafe": unsafe})
+        _, words = found.holds(unsafe, roles)
         if not quiet:
             say(f"  {printable(words)}")
         return settings
     if not asks:
         raise ConfigError(f"missing: {'; '.join(_missing(settings))}. For example: {EXAMPLE}")
-    return _policies(settings.model_copy(update={"unsafe": found.ask_unsafe(roles)}))
+    return _policies(settings.model_copy(update={"unsafe": found.at_ends(found.ask_unsafe(roles), roles)}))
 
 
 SIMULATED: Final = (
@@ -145,6 +148,7 @@ def _request(
     inputs: tuple[str, ...],
     record: str,
     *,
+    guessed: bool,
     force: bool,
     quiet: bool,
 ) -> InitRequest:
@@ -153,7 +157,7 @@ def _request(
         folder, tuple(map(Path, settings.recordings)), settings.simulator, settings.unsafe, settings.nominal,
         settings.fallback, roles, said, settings.topic, settings.steps, settings.seed, settings.offset,
         AlarmSpec(for_=settings.for_, keep=settings.keep), force=force, quiet=quiet, accept=settings.accept_model,
-        dynamics=settings.dynamics, inputs=inputs, missing=settings.missing, record=record,
+        dynamics=settings.dynamics, inputs=inputs, inputs_guessed=guessed, missing=settings.missing, record=record,
         limit=RowLimit.parsed(settings.skip_bad),
         fits=checked_fits(settings.fits), step_seconds=settings.step_seconds,
     )  # fmt: skip

@@ -40,7 +40,8 @@ class InitRequest:
     `roles`, `said`: options of `cfmon model learn`. `steps`: number of steps to measure on; None: until there are
     enough events. `offset`, `alarm`: offset and alarm rule of every candidate formula. `accept`: continue with a model
     that forecasts no better than the base rate. `dynamics`: True: a world with numbers; False: a table; None: the
-    better one of both. `inputs`: columns that the agent does not influence. `missing`: values of columns that stand for
+    better one of both. `inputs`: columns that the agent does not influence. `inputs_guessed`:
+    nobody said so, so that a table without them may be learned. `missing`: values of columns that stand for
     missing values. `record`: text of the settings file that repeats this run. `limit`: number of bad rows that may be
     left out. `fits`: number of fits of a world to resampled episodes. `step_seconds`: seconds between two steps.
     """
@@ -64,6 +65,7 @@ class InitRequest:
     step_seconds: float | None = None
     dynamics: bool | None = None
     inputs: tuple[str, ...] = ()
+    inputs_guessed: bool = False
     missing: Missing = field(default_factory=dict)
     record: str = ""
     limit: RowLimit = field(default_factory=lambda: RowLimit.parsed(DEFAULT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +12,12 @@ from typing import Any, Final
 import numpy as np
 import typer
 
-from monitor.authoring.learning.batch import RowBatch
+from monitor.arrays import AnyArray
+from monitor.authoring.learning.batch import RowBatch, flags, is_missing
 from monitor.authoring.learning.column_facts import Head, head_of
 from monitor.authoring.learning.column_roles import ROLES, SINGLE, ColumnRole, Proposal, proposed
 from monitor.authoring.learning.columns import Role, Roles, columns_named, guessed
+from monitor.authoring.learning.conditions import Condition, marker_condition, parsed
 from monitor.authoring.learning.learner import ALIASES, labels_of
 from monitor.authoring.learning.sentinels import FarValue, codes_of, decoded, far_values, number_text
 from monitor.cli.abstractions import function_of
@@ -23,6 +25,7 @@ from monitor.cli.init_settings import InitSettings, codes_text, key_text, role_t
 from monitor.cli.output import printable, say
 from monitor.cli.recorded_inputs import many, open_recording, recorded_files
 from monitor.errors import ConfigError, ModelError, MonitorError
+from monitor.user_code import is_reference
 
 SEVERAL: Final = ("state", "next_state", "inputs")
 """Options that name several columns."""
@@ -112,6 +115,8 @@ class RecordedColumns:
                 self.settled |= dict.fromkeys(self.without_inputs, ())
         if settings.bins is not None and "state" not in self.closed:
             self._binned(settings.bins)
+        self.unsafe = _columns_of(settings.unsafe, self.names)
+        self.chosen = _chosen((settings.nominal, settings.fallback), self._read)
         self.proposal: Proposal = self._proposed()
 
     @property
@@ -137,18 +142,25 @@ class RecordedColumns:
             likely = {name: tuple(one.value for one in far if one.sentinel) for name, far in self.far.items()}
             taken = {name: codes for name, codes in likely.items() if codes and name not in believed} | self.codes
             batch = decoded(RowBatch(self._read.columns, 1, self.source), taken)
-            head = replace(self._read, columns=batch.columns)
+            head = replace(self._read, columns={**batch.columns, **self._markers(batch, self.settled)})
             found = proposed(
                 head, self.settled, self.closed, computed=self.computed,
-                time_limit=self.time_limit, by_state=self.settings.timing == "state",
+                time_limit=self.time_limit, by_state=self.settings.timing == "state", unsafe=self.unsafe,
+                chosen=self.chosen,
             )  # fmt: skip
             more = {name for role in BELIEVED for name in found.having(role) if name in taken} - {*self.codes}
             if not more:
                 break
             believed |= more
-        self.missing, self.head = taken, head
+        self.missing = taken
+        self.head = replace(head, columns={**head.columns, **self._markers(batch, found.ordered)})
         self.coded = {name for role in CODED for name in found.having(role)}
         return replace(found, columns=[self._with_far(each) for each in found.columns])
+
+    def _markers(self, batch: RowBatch, names: Iterable[str]) -> dict[str, AnyArray]:
+        """Return the end markers among names that are conditions, as columns."""
+        given = {name: found for name in names if (found := marker_condition(self.names, name)) is not None}
+        return {name: condition.holds(batch.columns, len(batch)) for name, condition in given.items()}
 
     def _with_far(self, column: ColumnRole) -> ColumnRole:
         """Return a column with its values for missing ones and, if the column is used, with its other far values."""
@@ -190,8 +202,11 @@ class RecordedColumns:
             say(line)
         if self.without_inputs:
             say(printable(f"  left out: {', '.join(self.without_inputs)}: inputs are for a world, and this is a table"))
-        if any(not each.sure for each in self.proposal.columns):
-            say("  ?: not clear; a person has to decide")
+        undecided, unsure = self.proposal.undecided, self.proposal.unsure
+        if undecided:
+            say(f"  ?: not clear; a person has to decide on {', '.join(each.name for each in undecided)}")
+        elif unsure:
+            say("  ?: not clear; the role shown is assumed. To change it, write NAME: ROLE under columns: in init.yaml")
         if any(codes for name, codes in self.missing.items() if name not in self.codes):
             say("  missing: such values repeat far outside all others; they are read as empty cells")
 
@@ -253,12 +268,12 @@ class RecordedColumns:
             say(line)
 
     def refuse_unsure(self, file: Path | None) -> None:
-        """Raise ConfigError if anything is unclear, with the lines of YAML that settle it.
+        """Raise ConfigError if a person must decide, with the lines of YAML that settle all that is unclear.
 
         `file`: the file of settings.
         """
-        unsure, problems = self.proposal.unsure, self.proposal.problems
-        if not (unsure or problems):
+        undecided, unsure, problems = self.proposal.undecided, self.proposal.unsure, self.proposal.problems
+        if not (undecided or problems):
             return
         lines = ["columns:"]
         for role, perhaps in problems.items():
@@ -268,7 +283,7 @@ class RecordedColumns:
         ]
         lines += self.reading_lines()
         lines += [] if self.settings.unsafe else ["unsafe: 'NAME: CONDITION'"]
-        where = f"{self.source}: {many(len(unsure) + len(problems), 'column')} to decide on"
+        where = f"{self.source}: {many(len(undecided) + len(problems), 'column')} to decide on"
         way = "Write these lines to a file, correct them, and give it with --from FILE"
         way = way if file is None else f"Add these lines to {file}, and correct them"
         raise ConfigError(f"{where}. {way}:\n" + "\n".join(lines))
@@ -286,19 +301,43 @@ class RecordedColumns:
 
     def holds(self, text: str, roles: Roles) -> tuple[int, str]:
         """Return the number of rows in which a condition holds, and a sentence that says so. Raises ModelError."""
+        condition, columns = self._condition(text, roles)
+        count = int(np.count_nonzero(condition.holds(columns, len(self.head))))
+        share = "none" if not count else "all" if count == len(self.head) else _percent(count / len(self.head))
+        cut = self.time_limit and roles.terminated in {self._column(name, roles) for name in columns}
+        counted = ", ends by the time limit included" if cut else ""
+        return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}{counted}"
+
+    def at_ends(self, text: str, roles: Roles) -> str:
+        """Return a condition, with `done and` before it if it describes the ends of episodes but names no end marker.
+
+        The condition is then about the last step, not about the state before it. Raises ModelError.
+        """
+        condition, columns = self._condition(text, roles)
+        marker, action = (self.head.columns.get(str(name)) for name in (roles.terminated, roles.action))
+        of_state = not {*condition.columns}.isdisjoint(roles.of_state | {*ALIASES})
+        if of_state or marker is None or action is None or roles.timing == "state":
+            return text
+        holds = condition.holds(columns, len(self.head))
+        ended = flags(RowBatch(self.head.columns, 1, self.source), roles.terminated)[0] & ~is_missing(action)
+        if not holds.any() or (holds & ~ended).any():
+            return text
+        return f"{condition.name}: done and ({condition.text})"
+
+    def _column(self, name: str, roles: Roles) -> str:
+        """Return the column of a name in a condition: `done` is the end marker, whatever that column's name is."""
+        return name if name in self.names else str(getattr(roles, ALIASES[name]))
+
+    def _condition(self, text: str, roles: Roles) -> tuple[Condition, dict[str, AnyArray]]:
+        """Return a condition, and the columns in the first rows that it uses. Raises ModelError."""
         ((condition, _),) = labels_of([], [text], roles, self.names)
-        columns, used = {}, set()
-        for name in condition.columns:  # `done` stands for the column that marks ends, whatever the column's name
-            column = name if name in self.names else getattr(roles, ALIASES[name])
+        columns = {}
+        for name in condition.columns:
+            column = self._column(name, roles)
             if column in self.head.unreadable:
                 raise ModelError(f"label {condition.name!r}: column {column!r}: {self.head.unreadable[column]}")
             columns[name] = self.head.columns[column]
-            used.add(column)
-        count = int(np.count_nonzero(condition.holds(columns, len(self.head))))
-        share = "none" if not count else "all" if count == len(self.head) else _percent(count / len(self.head))
-        cut = self.time_limit and roles.terminated in used
-        counted = ", ends by the time limit included" if cut else ""
-        return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}{counted}"
+        return condition, columns
 
     def ask_unsafe(self, roles: Roles) -> str:
         """Ask for the unsafe condition until it holds in some rows but not in all, or until an answer is repeated."""
@@ -319,6 +358,25 @@ class RecordedColumns:
                 return str(answer)
             say("  nothing can be learned from that; give another condition, or the same again to go on with it")
             before = answer
+
+
+def _columns_of(unsafe: str | None, names: Sequence[str]) -> set[str]:
+    """Return the columns in a condition `NAME: CONDITION`; none if it cannot be read, which is reported later."""
+    try:
+        return set(parsed(unsafe or "").columns) & set(names)
+    except ModelError:
+        return set()
+
+
+def _chosen(policies: Iterable[str | None], head: Head) -> set[object]:
+    """Return the actions that policies choose in some of the rows, as far as they are functions of a row."""
+    found: set[object] = set()
+    for source in policies:
+        if source is not None and is_reference(source):
+            from monitor.authoring.policy_export.given_policy import choices_of  # noqa: PLC0415 - keep `cfmon --help` light
+
+            found |= choices_of(source, head.columns)
+    return found
 
 
 def _lacking(role: Role, perhaps: Sequence[str]) -> str:

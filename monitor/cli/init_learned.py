@@ -35,7 +35,7 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     request = _with_kind(request)
     given = _given_policies(request)
     failed: list[MonitorError] = []
-    instead = failed if request.dynamics is None and not request.inputs else None
+    instead = failed if request.dynamics is None and (request.inputs_guessed or not request.inputs) else None
     world = None if request.dynamics is False else _tried(lambda: proposed_world(request), instead)
     instead = failed if world is not None else None
     table = None if request.dynamics else _tried(lambda: counted(request, staging), instead)

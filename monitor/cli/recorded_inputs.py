@@ -115,7 +115,9 @@ RewardTiming = Annotated[
 ]
 SkipBad = Annotated[
     str,
-    typer.Option(metavar="LIMIT", help="bad rows that may be left out, a percentage of all such as 1%, or a number"),
+    typer.Option(
+        metavar="LIMIT", help="bad rows that may be left out, as 1% or a number; after a comma, rows that lack a value"
+    ),
 ]
 MissingCodes = Annotated[
     list[str] | None,
@@ -178,11 +180,10 @@ def open_recording(path: Path, topic: str, missing: Missing | None = None) -> Ro
         rows: RowFile = McapRows(path, topic)
     else:
         rows = RecordedRows(path, topic) if is_recording(path) else open_rows(path)
-    if not missing:
-        return rows
+    from monitor.authoring.learning.marker_conditions import WithMarkers  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.sentinels import WithoutSentinels  # noqa: PLC0415 - likewise
 
-    return WithoutSentinels(rows, missing)
+    return WithMarkers(WithoutSentinels(rows, missing) if missing else rows)
 
 
 def missing_in(source: RowFile, missing: Missing) -> Missing:
@@ -290,7 +291,7 @@ def read_into(
 
     source = rows.source
     names = source.names()
-    missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
+    missing = [name for name in learner.roles.lacking(names) if not _is_optional(name, learner)]
     if missing:
         raise RecordingError(f"{source.path}: there is no column {missing[0]!r}; it has {', '.join(names)}")
     done = kept = rows.begin.rows

@@ -75,7 +75,8 @@ class _Reader:
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise ModelError(
                 f"{self._where}: {ast.unparse(tree)[:80]!r} is no number, no feature ({', '.join(self._names)}) and "
-                "no value of the feature it is compared with"
+                f"no value of the feature it is compared with. Write a condition on features, such as "
+                f"{self._names[0]} > LIMIT"
             )
         constant = float(found)
         return lambda states: np.full(len(states), constant)

@@ -6,6 +6,7 @@ person decides.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from monitor.authoring.learning.column_facts import ColumnFacts, Head, Links, de
 from monitor.authoring.learning.column_words import (
     COMMANDS,
     COSTS,
+    CUTS,
     DELAYED,
     ENDS,
     IDS,
@@ -52,6 +54,14 @@ SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": OR
                  "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+STRUCTURE: Final[frozenset[Role]] = frozenset(SINGLE) - {"reward"}
+"""The roles that cut rows into steps and episodes."""
+
+INSTEAD: Final = "another column instead"
+
+OPEN: Final = 0.05
+"""Episodes may overlap if at most this fraction of them is open at once."""
 
 MANY_LOST: Final = 0.05
 """A column is not proposed for the state if more than this fraction of its values is missing."""
@@ -125,8 +135,16 @@ class Proposal:
 
     @property
     def unsure(self) -> list[ColumnRole]:
-        """Columns for which a person must decide."""
+        """Columns with other plausible roles."""
         return [each for each in self.columns if not each.sure]
+
+    @property
+    def undecided(self) -> list[ColumnRole]:
+        """Columns for which a person must decide: if their role is wrong, the rows are read as other steps.
+
+        Of other unsure columns, a wrong role costs accuracy, which held-out episodes measure.
+        """
+        return [each for each in self.unsure if set(each.roles) & STRUCTURE or INSTEAD in each.others]
 
 
 def proposed(
@@ -137,6 +155,8 @@ def proposed(
     computed: bool = False,
     time_limit: int | None = None,
     by_state: bool = False,
+    unsafe: Collection[str] = (),
+    chosen: Collection[object] = (),
 ) -> Proposal:
     """Return a role for each column, with the reason.
 
@@ -147,9 +167,12 @@ def proposed(
         computed: True if a function computes the states from all columns, so that no column is a state by itself.
         time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
         by_state: True if end markers are about the state of their row, as in messages, and not about its step.
+        unsafe: columns in the user's condition for unsafe states.
+        chosen: actions that the user's policies chose in some rows.
     """
     found = _Proposing(head, settled, {*closed, *(("state",) if computed else ())}, computed=computed)
     found.by_state = by_state or found.messages
+    found.unsafe, found.chosen = set(unsafe), set(chosen)
     return found.proposal(time_limit)
 
 
@@ -160,6 +183,8 @@ class _Proposing:
         self.head, self.settled, self.closed, self.computed = head, settled, closed, computed
         self.names = [*head.columns, *head.unreadable]
         self.messages = self.by_state = are_messages(self.names)
+        self.unsafe: set[str] = set()
+        self.chosen: set[object] = set()
         self.facts: dict[str, ColumnFacts] = {name: facts_of(values) for name, values in head.columns.items()}
         self.found: dict[str, ColumnRole] = {}
         self.by_role: dict[Role, list[str]] = {}
@@ -178,14 +203,15 @@ class _Proposing:
         for name in self.head.unreadable:
             self._unreadable(name)
         self._named_state()
-        for name in self.head.columns:
+        for name in self.names:
             if name not in self.found:
                 self._put(self._other(name))
         if not self.computed:
             self._texts_among_numbers()
             self._next_states()
         suspected = self._time_limit() if time_limit is None else 0
-        columns = [self._with_values(self.found[name]) for name in self.names]
+        names = dict.fromkeys([*self.names, *self.head.columns])
+        columns = [self._with_values(self.found[name]) for name in names]
         return Proposal(columns, tuple(self.found), self._problems(), suspected)
 
     def _with_values(self, column: ColumnRole) -> ColumnRole:
@@ -236,6 +262,11 @@ class _Proposing:
             if (name := self._named(role)) is not None and self._is_flag(name):
                 self._set(name, role, "named so")
 
+    def _is_calendar(self, name: str) -> bool:
+        """Return whether a column is a part of the calendar. A month has no more than 31 names of days."""
+        facts = self.facts[name]
+        return is_calendar(name) and (facts.kind != "text" or facts.distinct <= 31)
+
     def _is_flag(self, name: str) -> bool:
         return self.facts[name].kind in ("flag", "empty") or self.facts[name].distinct <= 2
 
@@ -267,26 +298,54 @@ class _Proposing:
         if (name := self._named("order")) is not None and name.lower() in ("seq", "frame_index", "step", "timestep"):
             self._set(name, "order", "named so, but it does not always rise", "state", "-", sure=False)
         if (name := self._blocks()) is not None:
-            self._set(
-                name, "episode", "its values come in blocks of rows, as those of runs do", "state", "-", sure=False
-            )
+            why = "its values come in blocks of rows, as those of runs do"
+            if final := self._without_action(links_of(self.head, name, self._known_order(), ends)):
+                self._set(name, "episode", f"{why}; in the last row of each, {final[0]} is empty")
+            else:
+                self._set(name, "episode", why, "state", "-", sure=False)
         if subject is not None and not self._is_blocks(subject):
             order = self._having("order")
             if order not in self.facts or self._rises(order, self.over):
                 why = "named as what rows belong to, but its rows are mixed, and no order shows it"
                 self._set(subject, "episode", why, "state", "-", sure=False)
-        named = (self._having("episode"), self._having("order"))
-        episode, order = (name if name in self.facts else None for name in named)
-        self.links = links_of(self.head, episode, order, ends)
+        episode = self._having("episode")
+        self.links = links_of(self.head, episode if episode in self.facts else None, self._known_order(), ends)
+
+    def _known_order(self) -> str | None:
+        """Return the column that orders the rows, if it can be read."""
+        order = self._having("order")
+        return order if order in self.facts else None
+
+    def _with_choices(self, names: Sequence[str]) -> str | None:
+        """Return the column that has all choices of the user's policies, and the fewest other values."""
+        kinds = {name: np.unique(self.head.columns[name]) for name in names}
+        spare = {
+            name: len(values) - len(self.chosen)
+            for name, values in kinds.items()
+            if self.chosen - {0, 1} and self.chosen <= set(values.tolist())
+        }
+        least = [name for name, more in spare.items() if more == min(spare.values())]
+        return least[0] if len(least) == 1 else None
+
+    def _without_action(self, links: Links) -> list[str]:
+        """Return the free columns that are empty where an action is: in final states, and hardly anywhere else."""
+        if len(links.before) < PAIRS:
+            return []
+        found = []
+        for name in self._usable(self._free("action")):
+            lost = is_missing(self.head.columns[name])
+            if lost[links.last].mean() >= MOSTLY and lost[~links.last].mean() <= 1 - MOSTLY:
+                found.append(name)
+        return found
 
     def _orders(self) -> list[str]:
         """Return the free columns that may order the rows. Counters come first, then times."""
         free = [name for name in self._free("order") if self.facts[name].kind in ("time", "whole", "decimal", "flag")]
         known = [name for word in ORDER for name in free if name.lower() == word]
         whole = [name for name in free if self.facts[name].kind == "whole" and name.lower() not in NOISE]
-        counters = [name for name in whole if not is_calendar(name) and self._counts(name)]
+        counters = [name for name in whole if not self._is_calendar(name) and self._counts(name)]
         times = [name for name in free if self.facts[name].kind == "time" or is_time(name)]
-        calendar = [name for name in free if is_calendar(name) and self._having("episode") is not None]
+        calendar = [name for name in free if self._is_calendar(name) and self._having("episode") is not None]
         every = dict.fromkeys([*known, *counters, *times, *calendar])
         return [name for name in every if self.facts[name].distinct > 1]
 
@@ -335,9 +394,18 @@ class _Proposing:
         changes = int((values[over.before] != values[over.after]).sum()) + len(self.head) - len(over.before)
         return changes == self.facts[name].distinct
 
+    def _is_overlapping(self, name: str) -> bool:
+        """Return whether each value of a column has its own stretch of the rows, and few stretches overlap."""
+        kinds, first = np.unique(values := self.head.columns[name], return_index=True)
+        last = len(values) - 1 - np.unique(values[::-1], return_index=True)[1]
+        steps = np.zeros(len(values) + 1, np.int64)
+        np.add.at(steps, first, 1)
+        np.add.at(steps, last + 1, -1)
+        return int(steps.cumsum().max()) <= OPEN * len(kinds)
+
     def _block(self, order: str) -> str | None:
         """Return the free column that changes exactly where the order restarts."""
-        if is_calendar(order) or not (falls := self._falls(order)).any():
+        if self._is_calendar(order) or not (falls := self._falls(order)).any():
             return None
         over = self.over
         for name in self._free("episode"):
@@ -354,10 +422,11 @@ class _Proposing:
         """Return the free column whose values look like numbers or names of runs."""
         for name in self._free("episode"):
             facts = self.facts[name]
-            if is_calendar(name) or facts.distinct < 5 or 5 * facts.distinct > len(self.head):
+            if self._is_calendar(name) or facts.distinct < 5 or 5 * facts.distinct > len(self.head):
                 continue
             rising = facts.kind == "text" or not self._falls(name).any()
-            if self._may_group(name) and rising and self._is_blocks(name):
+            overlapping = facts.kind == "text" and self._is_overlapping(name)
+            if self._may_group(name) and (overlapping or (rising and self._is_blocks(name))):
                 return name
         return None
 
@@ -372,6 +441,10 @@ class _Proposing:
             weak = [n for n in usable if set(words_of(n)) & COMMANDS and not set(words_of(n)) & DELAYED]
             if len(likely) == 1:
                 self._set(likely[0], "action", "named so")
+            elif (same := self._with_choices(usable)) is not None:
+                self._set(same, "action", "its values are those that your policies choose")
+            elif len(final := self._without_action(self.links)) == 1:
+                self._set(final[0], "action", "empty in the last rows of episodes, and hardly anywhere else")
             elif len(likely or weak) == 1:
                 self._set((likely or weak)[0], "action", "named as what is commanded", "state", "-", sure=False)
         name = self._having("action")
@@ -429,7 +502,7 @@ class _Proposing:
         known = {*STATE, *(word for words in SINGLE.values() for word in words)}
         taken = [role for role, words in (*SINGLE.items(), ("state", STATE)) if name.lower() in words]
         needed = name.lower() in known and all(self._having(role) is None for role in taken)
-        self._set(name, None, why, *(["another column instead"] if needed else []), sure=not needed)
+        self._set(name, None, why, *([INSTEAD] if needed else []), sure=not needed)
 
     def _named_state(self) -> None:
         """Give the role of the state to columns named like a state. Then no other column gets it."""
@@ -555,7 +628,7 @@ class _Proposing:
             return ColumnRole(name, (), f"a time{instead}")
         if is_time(name) and (name.lower() in NOISE or self.links.rising(self.head.columns[name]) >= 0.5):
             return ColumnRole(name, (), f"a time by its name{instead}")
-        if is_calendar(name):
+        if self._is_calendar(name):
             return self._given("the calendar: no action changes it", name)
         return None
 
@@ -587,7 +660,7 @@ class _Proposing:
     def _end(self, name: str) -> ColumnRole | None:
         """Return the role of a flag that holds only in last rows of episodes."""
         values, last = self.head.columns[name], self.links.last
-        if (found := self._outcome(name)) is not None:
+        if (found := self._outcome(name) or self._reason(name)) is not None:
             return found
         if self.facts[name].kind == "text":
             known_late = bool((values[~last] == "").all()) and len(self.links.before) >= PAIRS
@@ -601,8 +674,10 @@ class _Proposing:
         if not set(words_of(name)) & ENDS:
             if holds.sum() < FEW or self._having("terminated") is not None or self._having("truncated") is not None:
                 return None
-            why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else, so it may mark ends"
-            return ColumnRole(name, ("terminated",), why, sure=False, others=("state", "-"))
+            why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else"
+            if name in self.unsafe:
+                return ColumnRole(name, ("terminated",), f"{why}; what is unsafe ends an episode")
+            return ColumnRole(name, ("terminated",), f"{why}, so it may mark ends", sure=False, others=("state", "-"))
         for role in ("terminated", "truncated"):
             if role not in self.closed and self._having(role) is None:
                 taken = self._having("terminated") is not None
@@ -636,6 +711,31 @@ class _Proposing:
         example = name if self.facts[name].kind == "flag" else f"{name} == {str(values[there][0])!r}"
         why = f"in last rows of episodes only: what came of them, as for what is unsafe: '{marker} and {example}'"
         return ColumnRole(name, (), why)
+
+    def _reason(self, name: str) -> ColumnRole | None:
+        """Read end markers from a text that says why an episode ended, and is empty or always the same before."""
+        values, last = self.head.columns[name], self.links.last
+        free = all(role not in self.closed and self._having(role) is None for role in ("terminated", "truncated"))
+        if not free or self.facts[name].kind != "text" or len(self.links.before) < PAIRS:
+            return None
+        kinds, counts = np.unique(values[last & ~is_missing(values)], return_counts=True)
+        before = np.unique(values[~last & ~is_missing(values)])
+        reasons = [str(kind) for kind in kinds[~np.isin(kinds, before)]]
+        rare = len(reasons) > MANY_OUTCOMES or counts[np.isin(kinds, reasons)].sum() < FEW
+        if rare or len(before) > 1 or not (name in self.unsafe or set(words_of(name)) & ENDS):
+            return None
+        cuts = [text for text in reasons if set(words_of(text)) & CUTS]
+        ends = [text for text in reasons if text not in cuts]
+        markers: tuple[tuple[Role, list[str]], ...] = (("terminated", ends), ("truncated", cuts))
+        for role, texts in markers:
+            if texts:
+                marker = f"{name} in {json.dumps(texts, ensure_ascii=False)}"
+                flag = np.isin(values, texts)
+                self.head = replace(self.head, columns={**self.head.columns, marker: flag})
+                self.facts[marker] = facts_of(flag)
+                says = "that an episode ended" if role == "terminated" else "that an episode was cut off"
+                self._set(marker, role, f"{says}, by the words of {name}")
+        return ColumnRole(name, (), "why an episode ended: in last rows only, so it would leak the end")
 
     def _result(self, name: str) -> ColumnRole | None:
         """Ask about a column with the result of each step. A policy does not know the result when it acts."""

@@ -25,6 +25,8 @@ RETURNS: Final = {"rtg", "return_to_go", "returns_to_go", "return", "returns", "
                   "value_target", "episode_return", "cumulative_return"}  # fmt: skip
 ENDS: Final = {"dead", "death", "died", "crash", "crashed", "failed", "failure", "collision", "collided", "gameover",
                "over", "end", "ended", "last", "final", "finished", "success", "stopped"}  # fmt: skip
+CUTS: Final = {"time", "timeout", "limit", "truncated", "truncation", "cut", "max", "aborted", "abort", "interrupted",
+               "cancelled", "canceled", "shutdown", "restart", "unknown"}  # fmt: skip
 NOTES: Final = {"note", "notes", "comment", "comments", "message", "msg", "description", "log", "remark", "remarks",
                 "text", "reason"}  # fmt: skip
 COSTS: Final = {"cost", "pnl", "profit", "loss", "payoff"}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+from monitor.authoring.learning.conditions import marker_condition
 from monitor.errors import RecordingError
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -74,6 +75,11 @@ class Roles:
         given = (name for name in single if name is not None)
         several = (*self.next_state, *self.observation, *self.others, *self.inputs)
         return tuple(dict.fromkeys((*self.state, *given, *several)))
+
+    def lacking(self, names: Collection[str]) -> list[str]:
+        """Return the columns to read that are not among `names`, and are not end markers computed from these."""
+        computed = {name for name in (self.terminated, self.truncated) if name and marker_condition(names, name)}
+        return [name for name in self.used if name not in names and name not in computed]
 
     @property
     def has_final_rows(self) -> bool:
@@ -172,8 +178,11 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def columns_named(names: Sequence[str], name: str, source: str) -> tuple[str, ...]:
-    """Return the columns for a name, as `expanded` does. Raises RecordingError if there are none."""
-    found = expanded(names, name)
+    """Return the columns for a name, as `expanded` does, or a condition on columns, which stands for a marker of ends.
+
+    Raises RecordingError if there are none.
+    """
+    found = expanded(names, name) or ((name,) if marker_condition(names, name) else ())
     if not found:
         raise RecordingError(f"{source}: there is no column {name!r}; it has {', '.join(names[:30])}")
     return found
@@ -275,7 +284,7 @@ def _check(roles: Roles, names: Sequence[str], source: str) -> None:
             f"{source}: column {roles.action!r} is a list or a map; an action is one number or text. "
             f"Name one entry (--action {entries[0]!r}), or add a column that numbers the actions"
         )
-    missing = [name for name in roles.used if name not in names]
+    missing = roles.lacking(names)
     if missing:
         raise RecordingError(f"{source}: there is no column {missing[0]!r}; it has {_list(names)}")
     if roles.next_state and len(roles.next_state) != len(roles.state):

@@ -149,6 +149,22 @@ def parsed(text: str) -> Condition:
     return Condition(name, condition, tuple(dict.fromkeys(found)))
 
 
+def marker_condition(names: Iterable[str], name: str) -> Condition | None:
+    """Return the condition that stands in place of a column's name; None if it is none on the columns `names`.
+
+    >>> marker_condition(["end"], "end in ['crash']").columns, marker_condition(["end"], "end")
+    (('end',), None)
+    """
+    known = {*names}
+    if name in known:
+        return None
+    try:
+        condition = parsed(f"marker: {name}")
+    except ModelError:
+        return None
+    return condition if condition.columns and known.issuperset(condition.columns) else None
+
+
 def _check(tree: ast.expr, found: list[str], name: str) -> None:
     """Collect the columns. Raises ModelError unless the tree is a condition."""
     match tree:

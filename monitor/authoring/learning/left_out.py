@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.errors import RecordingError
@@ -19,7 +19,10 @@ SHOWN: Final = 3
 REASONS: Final = 8
 """Number of reasons that are listed."""
 
-DEFAULT: Final = "0.1%"
+DEFAULT: Final = "0.1%,5%"
+
+MISSING: Final = ("is empty or not finite", "taken for missing")
+"""Last parts of the reasons for rows in which only a value is missing."""
 
 ADVICE: Final = {
     "falls": "sort the file by episode and order, or name the right columns (--episode, --order); if the rows are in "
@@ -39,33 +42,47 @@ ADVICE: Final = {
 class RowLimit:
     """Limit of the rows that may be left out: a fraction of all rows, or a number.
 
-    `text`: the limit as it was given.
+    `text`: the limit as it was given. `missing`: a limit of its own for rows in which only a value is missing; None:
+    they count like all others.
     """
 
     text: str
     fraction: float = 0.0
     rows: int = 0
+    missing: RowLimit | None = None
 
     @classmethod
     def parsed(cls, text: str) -> RowLimit:
-        """Return the limit in a text such as `1%` or `3`. Raises RecordingError for another text.
+        """Return the limit in a text such as `1%`, `3`, or `0.1%,5%`. Raises RecordingError for another text.
 
         >>> RowLimit.parsed("1%").allows(2, 100), RowLimit.parsed("3").allows(3, 5)
         (False, True)
+        >>> RowLimit.parsed("1%,5%").allows(1, 100, missing=5), RowLimit.parsed("1%").allows(1, 100, missing=5)
+        (True, False)
         """
+        first, comma, second = text.partition(",")
         try:
+            if comma:
+                return replace(cls.parsed(first), text=text, missing=cls.parsed(second))
             if text.endswith("%") and 0.0 <= float(text[:-1]) <= 100.0:
                 return cls(text, fraction=float(text[:-1]) / 100.0)
             if text.isdecimal():
                 return cls(text, rows=int(text))
-        except ValueError:
+        except (ValueError, RecordingError):
             pass
         raise RecordingError(
-            f"--skip-bad is {text!r:.80}; give a percentage of the rows, such as 1%, or a number of rows"
+            f"--skip-bad is {text!r:.80}; give a percentage of the rows, such as 1%, or a number of rows. A second one "
+            "after a comma is for rows in which a value is missing"
         )
 
-    def allows(self, bad: int, rows: int) -> bool:
-        """Return whether `bad` of `rows` rows may be left out."""
+    def allows(self, bad: int, rows: int, missing: int = 0) -> bool:
+        """Return whether `bad` of `rows` rows may be left out, and `missing` more in which only a value is missing."""
+        if self.missing is not None:
+            return self.allows_bad(bad, rows) and self.missing.allows_bad(missing, rows)
+        return self.allows_bad(bad + missing, rows)
+
+    def allows_bad(self, bad: int, rows: int) -> bool:
+        """Return whether `bad` of `rows` rows may be left out, all of one kind."""
         return bad <= max(self.rows, self.fraction * rows)
 
 
@@ -101,6 +118,11 @@ class LeftOut:
         """Number of rows left out."""
         return sum(self.counts.values())
 
+    @property
+    def missing(self) -> int:
+        """Number of rows left out because only a value is missing."""
+        return sum(count for reason, count in self.counts.items() if reason.endswith(MISSING))
+
     def listing(self) -> str:
         """Return the listing in a sentence; "" if no row was left out.
 
@@ -127,10 +149,10 @@ class LeftOut:
 
         `before`: rows that were accepted earlier.
         """
-        bad, rows = self.bad, self.rows
+        bad, missing, rows = self.bad, self.missing, self.rows
         if before is not None:
-            bad, rows = bad - before.bad, rows - before.rows
-        if limit.allows(bad, rows):
+            bad, missing, rows = bad - before.bad, missing - before.missing, rows - before.rows
+        if limit.allows(bad - missing, rows, missing):
             return
         most = max(self.counts, key=lambda reason: self.counts[reason])
         advice = next((f". {most}: {way}" for end, way in ADVICE.items() if end in most), "")

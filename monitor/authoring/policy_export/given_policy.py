@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from monitor.arrays import AnyArray
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.left_out import RowLimit
 from monitor.authoring.policy_export import classifiers, table_files
 from monitor.authoring.policy_export.classifiers import of_classifier, opened_classifier
 from monitor.authoring.policy_export.convert import loaded
-from monitor.authoring.policy_export.observed_rows import ObservedRows, offered
+from monitor.authoring.policy_export.observed_rows import ObservedRows, offered, rows_of_columns
 from monitor.authoring.policy_export.original import Anything, ExportRequest
 from monitor.authoring.policy_export.row_functions import Answered, RowFunction
 from monitor.authoring.policy_export.stable_baselines import is_agent
@@ -98,6 +99,21 @@ class GivenPolicy:
         values = found.scores if found.actions is None else found.actions
         assert values is not None
         return Answered(rows, values)
+
+
+def choices_of(source: str, columns: Mapping[str, AnyArray]) -> set[object]:
+    """Return the actions that `module.py:function` chooses in some rows of columns [n]; none if it is no such function.
+
+    Nothing is known of the columns yet, so a function that fails in all these rows is not an error.
+    """
+    try:
+        value = loaded(source)
+        if not callable(value) or is_module(value) or is_agent(value) or hasattr(value, "predict"):
+            return set()
+        rows = rows_of_columns(columns)
+        return RowFunction.of(value, tuple(columns), f"policy {source}").choices(rows)
+    except PolicyError:
+        return set()
 
 
 def _of_classifier(

@@ -123,6 +123,13 @@ def observed_rows(
     return ObservedRows(columns, roles.state, roles.inputs, found, tuple(places))
 
 
+def rows_of_columns(columns: Mapping[str, AnyArray]) -> ObservedRows:
+    """Return `TRIED` rows of columns [n] that are spread evenly over all."""
+    count = len(next(iter(columns.values()), ()))
+    at = np.unique(np.linspace(0, count - 1, TRIED).astype(np.int64)) if count else np.zeros(0, np.int64)
+    return ObservedRows({name: tuple(_plain(values[at])) for name, values in columns.items()}, ())
+
+
 def _plain(values: AnyArray) -> list[object]:
     """Return values as Python objects; None for a missing value."""
     found: list[object] = values.tolist()

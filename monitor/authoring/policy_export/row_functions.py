@@ -65,6 +65,11 @@ class RowFunction:
         if failed and 2 * len(failed) > sum(each is not MISSING for each in said):
             raise failed[0]
 
+    def choices(self, rows: ObservedRows) -> set[object]:
+        """Return the actions that the function chooses on rows, without those on which it fails."""
+        said = [np.asarray(each) for n in range(len(rows)) if not isinstance(each := self._said(rows, n), PolicyError)]
+        return {each.item() for each in said if each.shape == () and each.dtype.kind in "iufU"}
+
     def answers(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
         """Return the function's results on rows: actions [k], or scores or probabilities [k, A].
 
