@@ -306,7 +306,23 @@ class RecordedColumns:
         share = "none" if not count else "all" if count == len(self.head) else _percent(count / len(self.head))
         cut = self.time_limit and roles.terminated in {self._column(name, roles) for name in columns}
         counted = ", ends by the time limit included" if cut else ""
-        return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}{counted}"
+        said = f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}{counted}"
+        return count, said + self._by_far_values(condition, columns)
+
+    def _by_far_values(self, condition: Condition, columns: Mapping[str, AnyArray]) -> str:
+        """Return a clause if the condition holds in some rows only because of values far outside the others."""
+        found = ""
+        holds = condition.holds(columns, len(self.head))
+        for name in columns:
+            for one in self._others(name):
+                there = holds & (columns[name] == one.value)
+                known = {other: values[there] for other, values in columns.items() if other != name}
+                count = int((~condition.holds(known, int(there.sum()))).sum())
+                if count:
+                    code = number_text(one.value)
+                    found += f"; in {many(count, 'row')} because {name} is {code}, far outside its other values. "
+                    found += f"If that is no reading, give --missing '{name}: {code}'"
+        return found
 
     def at_ends(self, text: str, roles: Roles) -> str:
         """Return a condition, with `done and` before it if it describes the ends of episodes but names no end marker.

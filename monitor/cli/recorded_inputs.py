@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -97,8 +98,12 @@ InputColumns = Annotated[
     str | None,
     typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence: inputs of a world with numbers"),
 ]
-TerminatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that ends an episode; '': none")]
-TruncatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")]
+TerminatedColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="column that ends an episode, or a condition; '': none")
+]
+TruncatedColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="column that cuts an episode off, or a condition; '': none")
+]
 NextStateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")]
 ObservationColumns = Annotated[
     str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input; some are kept for each state")
@@ -155,13 +160,20 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
             datasets |= {each.parent for each in path.rglob(ABOUT)}
             about = {each.parent for each in path.rglob("meta/info.json")}
             inside = [each for each in path.rglob("*") if row_suffix(each) in SUFFIXES]
-            inside = sorted([*datasets, *(each for each in inside if not (datasets | about) & set(each.parents))])
+            inside = [*datasets, *(each for each in inside if not (datasets | about) & set(each.parents))]
+            inside.sort(key=_numbered)
             if not inside:
                 raise RecordingError(f"{path}: there is no file of {', '.join(SUFFIXES)} in it")
             found += inside
         else:
             found.append(path)
     return list(dict.fromkeys(found))
+
+
+def _numbered(path: Path) -> list[tuple[bool, int, str]]:
+    """Return a key that sorts log_2.csv before log_10.csv."""
+    parts = re.split(r"([0-9]+)", str(path))
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
 def open_recording(path: Path, topic: str, missing: Missing | None = None) -> RowFile:

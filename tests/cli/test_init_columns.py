@@ -161,7 +161,7 @@ def test_off_a_terminal_it_refuses_what_is_not_clear_with_the_lines_that_settle_
     assert code == 2
     assert "? outdoor_temp" in out
     message, _, lines = err.partition(":\n")
-    assert "5 columns to decide on. Write these lines to a file" in message
+    assert "1 column to decide on. Write these lines to a file" in message
     assert lines.splitlines()[:4] == [
         "columns:",
         "  # no column looks like the action: give it the role action",

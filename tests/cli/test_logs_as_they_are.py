@@ -37,7 +37,7 @@ def test_few_bad_rows_are_listed_and_more_are_refused_without_a_trace(cfmon: Run
     learn = ("model", "learn", "log.csv", "--state", "level", "--label", "full: level >= 5")
     code, _, err = cfmon(*learn, "-o", "m.npz")
     assert code == 2
-    assert "m.npz: left out: 2 of 400 rows: torn (15; 120); more than --skip-bad 0.1% allows" in err
+    assert "m.npz: left out: 2 of 400 rows: torn (15; 120); more than --skip-bad 0.1%,5% allows" in err
     assert "by --skip-bad 0.5%" in err
     assert not any(path.exists() for path in (Path("m.npz"), companion_of(Path("m.npz")), part_of(Path("m.npz"))))
     code, out, _ = cfmon(*learn, "-o", "m.npz", "--skip-bad", "0.5%")
@@ -76,7 +76,7 @@ def test_init_leaves_out_bad_rows_up_to_the_limit(cfmon: Run, route: str) -> Non
     Path("log.csv").write_text(spoilt(15))
     init = ("init", "tank", "--recordings", "log.csv", "--state", "level", "--unsafe", "full: level >= 6", route)
     code, _, err = cfmon(*init, "--steps", "100")
-    assert (code, "left out: 1 of 400 rows: torn (15); more than --skip-bad 0.1% allows" in err) == (2, True), err
+    assert (code, "left out: 1 of 400 rows: torn (15); more than --skip-bad 0.1%,5% allows" in err) == (2, True), err
     code, out, err = cfmon(*init, "--steps", "100", "--skip-bad", "1%", "--accept-model")
     assert (code, "left out: 1 of 400 rows: torn (15)\n" in out) == (0, True), err
 

@@ -75,8 +75,8 @@ class _Trees:
         library = _Library()
         self._models = [
             library.trees(
-                max_iter=300, max_depth=4, min_samples_leaf=10, early_stopping=True, n_iter_no_change=10,
-                random_state=seed,
+                max_iter=300, learning_rate=0.2, max_depth=4, min_samples_leaf=10, early_stopping=True,
+                n_iter_no_change=10, random_state=seed,
             ).fit(given, column)
             for column in wanted.T
         ]  # fmt: skip

@@ -11,6 +11,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fitted_policy import FittedPolicy
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.authoring.learning.forecast_skill import ForecastSet
+from monitor.authoring.learning.model_report import HORIZONS
 from monitor.authoring.proposal.rules import LONGEST
 from monitor.worlds import with_inputs
 from monitor.worlds.location_scale import LocationScale
@@ -54,9 +55,9 @@ class ForecastingWorld:
 
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: no forecast."""
-        assert horizon <= LONGEST, "further steps are not drawn"
+        ahead = next(each for each in (max(HORIZONS), LONGEST) if horizon <= each)  # few questions need the longest
         found = np.full(self._count, np.nan)
-        found[self._rows] = (self._first(label) <= horizon).mean(axis=1)
+        found[self._rows] = (self._first(label, ahead) <= horizon).mean(axis=1)
         return ForecastSet(found, np.full(self._count, float(DRAWS)))
 
     def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
@@ -64,38 +65,40 @@ class ForecastingWorld:
         del names
         return np.nan, self._problems
 
-    def _first_time(self, label: str) -> Ints:
+    def _first_time(self, label: str, ahead: int) -> Ints:
         """Return the step at which a label first holds in each draw, [rows, DRAWS].
 
-        If never, it is after all horizons.
+        If it does not hold within `ahead` steps, it is a later one.
         """
         rng = np.random.default_rng(self._seed)
         blocks = np.array_split(self._at, np.arange(BLOCK, len(self._at), BLOCK))
-        drawn = (self._drawn(label, at, rng) for at in blocks if len(at))
+        drawn = (self._drawn(label, at, ahead, rng) for at in blocks if len(at))
         return np.concatenate([np.zeros((0, DRAWS), np.int64), *drawn])
 
-    def _drawn(self, label: str, at: Ints, rng: np.random.Generator) -> Ints:
+    def _drawn(self, label: str, at: Ints, ahead: int, rng: np.random.Generator) -> Ints:
         x = np.repeat(self._steps.x_next[at], DRAWS, axis=0)
-        first = np.full(len(x), LONGEST + 1)
-        for k, w in enumerate(self._inputs(at, rng)):
+        first = np.full(len(x), ahead + 1)
+        for k, w in enumerate(self._inputs(at, ahead, rng)):
             holds: Bools = self._world.holds(label, x)
-            first[holds & (first > LONGEST)] = k
+            first[holds & (first > ahead)] = k
+            if k == ahead:
+                break
             seen = with_inputs(x, w) if self._policy.width > x.shape[1] else x
             chances = self._policy.probabilities(seen).cumsum(axis=1)[:, :-1]
             a = (rng.uniform(size=(len(x), 1)) > chances).sum(axis=1)
             x = self._world.step(x, a, rng.uniform(1e-9, 1 - 1e-9, (len(x), self._world.noise)), w)
         return first.reshape(-1, DRAWS)
 
-    def _inputs(self, at: Ints, rng: np.random.Generator) -> Floats:
-        """Return the inputs of the coming steps, [LONGEST + 1, draws, i]: the recorded ones, then resampled ones."""
+    def _inputs(self, at: Ints, longest: int, rng: np.random.Generator) -> Floats:
+        """Return the inputs of the coming steps, [longest + 1, draws, i]: the recorded ones, then resampled ones."""
         now = self._steps.w[self._after[at]]
-        found = np.empty((LONGEST + 1, len(at) * DRAWS, now.shape[1]))
+        found = np.empty((longest + 1, len(at) * DRAWS, now.shape[1]))
         found[0] = np.repeat(now, DRAWS, axis=0)
         if self._world.resample is None:  # the world has no inputs
             return found
         for n, w in enumerate(now):
             chances = rng.uniform(size=DRAWS)
-            for ahead in range(1, LONGEST + 1):
+            for ahead in range(1, longest + 1):
                 found[ahead, n * DRAWS : (n + 1) * DRAWS] = self._world.resample(w, ahead, chances)
         return found
 

@@ -677,6 +677,9 @@ class _Proposing:
             why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else"
             if name in self.unsafe:
                 return ColumnRole(name, ("terminated",), f"{why}; what is unsafe ends an episode")
+            if not every and holds.sum() >= PAIRS:  # that is no chance
+                role: Role = "truncated" if set(words_of(name)) & CUTS else "terminated"
+                return ColumnRole(name, (role,), why)
             return ColumnRole(name, ("terminated",), f"{why}, so it may mark ends", sure=False, others=("state", "-"))
         for role in ("terminated", "truncated"):
             if role not in self.closed and self._having(role) is None:
