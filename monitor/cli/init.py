@@ -121,7 +121,8 @@ def init(
     """Make a first configuration from recordings or a simulator: model, policies, and a formula measured on them.
 
     Shows the probable role of each column. On a terminal it asks for corrections and for missing answers; otherwise
-    an unclear episode, order, action or end marker is an error. FOLDER/init.yaml keeps the answers, and --from repeats them.
+    an unclear episode, order, action or end marker is an error. FOLDER/init.yaml keeps the answers, and --from repeats
+    them.
 
     Without --nominal, the agent's policy is estimated from the recordings. Without --fallback, the safest policy of the
     model is suggested; replace it by one that you trust.

@@ -15,6 +15,7 @@ import typer
 from monitor.cli.init_columns import ColumnOptions, RecordedColumns, table_of
 from monitor.cli.init_learned import _with_kind
 from monitor.cli.init_settings import InitSettings, read_settings, role_text, roles_of, settings_text
+from monitor.cli.recorded_inputs import recorded_files
 from monitor.errors import ConfigError, ModelError, RecordingError
 from monitor.model import load_model
 from tests.authoring.learning import real_looking_logs as logs
@@ -428,3 +429,52 @@ def test_one_alarm_is_not_one_alarms(cfmon: Run, tmp_path: Path) -> None:
     assert code == 0
     assert "1 alarms" not in out
     assert "1 alarms" not in Path("t/config.yaml").read_text("utf-8")
+
+
+def test_a_far_value_that_makes_states_unsafe_is_named() -> None:
+    file = coded(code=850)
+    found = columns(file)
+    _, roles = found.settled_roles()
+    _, words = found.holds("high: level > 7", roles)
+    assert words.endswith(
+        "; in 2 rows because level is 850, far outside its other values. If that is no reading, give "
+        "--missing 'level: 850'"
+    )
+    assert "850" not in found.holds("low: level < 2", roles)[1]
+    assert "850" not in found.holds("any: level >= 0 or action >= 0", roles)[1], "they are unsafe in any case"
+
+
+def test_an_unclear_column_that_cuts_no_episode_stops_nothing(cfmon: Run) -> None:
+    rows = [
+        {"episode": i // 20, "step": i % 20, "kind": "ab"[i // 40 % 2], "level": (i * 7) % 9, "action": i % 3}
+        for i in range(800)
+    ]
+    init = ("init", "t", "--recordings", write("kinds.csv", rows), "--unsafe", "high: level > 7", "--steps", "50")
+    code, out, err = cfmon(*init, "--accept-model")
+    assert code == 0, err
+    assert "? kind " in out
+    assert "the role shown is assumed. To change it, write NAME: ROLE under columns: in init.yaml" in out
+    assert "kind: left out" in Path("t/init.yaml").read_text("utf-8")
+
+
+def test_files_in_a_folder_are_read_in_the_order_of_their_numbers() -> None:
+    for n in (10, 2, 1):
+        Path(f"log_{n}.csv").write_text("a\n1\n")
+    assert [path.name for path in recorded_files([Path()])] == ["log_1.csv", "log_2.csv", "log_10.csv"]
+
+
+def test_the_actions_that_a_policy_chooses_show_the_column_of_the_action() -> None:
+    Path("rules.py").write_text(
+        "def careful(row):\n    return 'wide' if row['level'] > 4 else 'shut'\n"
+        "def broken(row):\n    return row['nothing']\n"
+        "def scores(level):\n    return [level, 1]\n"
+        "def other(a, b):\n    return 1\n"
+    )
+    rows = [
+        {"episode": i // 20, "step": i % 20, "level": (i * 7) % 9, "valve": ["shut", "half", "wide"][i % 3]}
+        for i in range(400)
+    ]
+    settings = InitSettings(recordings=(write("valve.csv", rows),))
+    for name, expected in (("careful", ("valve",)), ("broken", ()), ("scores", ()), ("other", ()), ("gone", ())):
+        given = settings.model_copy(update={"fallback": f"rules.py:{name}"})
+        assert RecordedColumns(given, ColumnOptions({})).proposal.having("action") == expected, name

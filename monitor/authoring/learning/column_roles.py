@@ -6,7 +6,6 @@ person decides.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +48,7 @@ from monitor.authoring.learning.columns import (
     expanded,
     first_known,
 )
+from monitor.authoring.learning.conditions import marker_condition
 
 SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": ORDER, "action": ACTION, "reward": REWARD,
                  "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
@@ -280,6 +280,29 @@ class _Proposing:
                 subject, "episode", f"named as what rows belong to, and has {self.facts[subject].distinct:,} values"
             )
         ends = [name for name in (self._having("terminated"), self._having("truncated")) if name in self.facts]
+        self._order(ends)
+        if (name := self._named("order")) is not None and name.lower() in ("seq", "frame_index", "step", "timestep"):
+            self._set(name, "order", "named so, but it does not always rise", "state", "-", sure=False)
+        if (name := self._blocks()) is not None:
+            why = "its values come in blocks of rows, as those of runs do"
+            if final := self._without_action(links_of(self.head, name, self._known_order(), ends)):
+                self._set(name, "episode", f"{why}; in the last row of each, {final[0]} is empty")
+                self._order(ends)
+            else:
+                self._set(name, "episode", why, "state", "-", sure=False)
+        if subject is not None and not self._is_blocks(subject):
+            order = self._having("order")
+            if order not in self.facts or self._rises(order, self.over):
+                why = "named as what rows belong to, but its rows are mixed, and no order shows it"
+                self._set(subject, "episode", why, "state", "-", sure=False)
+        episode = self._having("episode")
+        self.links = links_of(self.head, episode if episode in self.facts else None, self._known_order(), ends)
+
+    def _order(self, ends: Sequence[str]) -> None:
+        """Find the column that orders the rows.
+
+        A column that changes exactly where the order restarts is that of the episode.
+        """
         for candidate in self._orders():
             if self._having("episode") is None and (block := self._block(candidate)) is not None:
                 self._set(block, "episode", f"changes exactly where {candidate} begins again")
@@ -295,21 +318,6 @@ class _Proposing:
             by = " by 1" if links.counts(self.head.columns[candidate]) else ""
             self._set(candidate, "order", f"rises{by} {each}")
             break
-        if (name := self._named("order")) is not None and name.lower() in ("seq", "frame_index", "step", "timestep"):
-            self._set(name, "order", "named so, but it does not always rise", "state", "-", sure=False)
-        if (name := self._blocks()) is not None:
-            why = "its values come in blocks of rows, as those of runs do"
-            if final := self._without_action(links_of(self.head, name, self._known_order(), ends)):
-                self._set(name, "episode", f"{why}; in the last row of each, {final[0]} is empty")
-            else:
-                self._set(name, "episode", why, "state", "-", sure=False)
-        if subject is not None and not self._is_blocks(subject):
-            order = self._having("order")
-            if order not in self.facts or self._rises(order, self.over):
-                why = "named as what rows belong to, but its rows are mixed, and no order shows it"
-                self._set(subject, "episode", why, "state", "-", sure=False)
-        episode = self._having("episode")
-        self.links = links_of(self.head, episode if episode in self.facts else None, self._known_order(), ends)
 
     def _known_order(self) -> str | None:
         """Return the column that orders the rows, if it can be read."""
@@ -725,14 +733,15 @@ class _Proposing:
         before = np.unique(values[~last & ~is_missing(values)])
         reasons = [str(kind) for kind in kinds[~np.isin(kinds, before)]]
         rare = len(reasons) > MANY_OUTCOMES or counts[np.isin(kinds, reasons)].sum() < FEW
-        if rare or len(before) > 1 or not (name in self.unsafe or set(words_of(name)) & ENDS):
+        meant = name in self.unsafe or set(words_of(name)) & ENDS
+        if rare or len(before) > 1 or not meant or marker_condition([name], f"{name} in {reasons}") is None:
             return None
         cuts = [text for text in reasons if set(words_of(text)) & CUTS]
         ends = [text for text in reasons if text not in cuts]
         markers: tuple[tuple[Role, list[str]], ...] = (("terminated", ends), ("truncated", cuts))
         for role, texts in markers:
             if texts:
-                marker = f"{name} in {json.dumps(texts, ensure_ascii=False)}"
+                marker = f"{name} in {texts}"
                 flag = np.isin(values, texts)
                 self.head = replace(self.head, columns={**self.head.columns, marker: flag})
                 self.facts[marker] = facts_of(flag)

@@ -62,7 +62,7 @@ class RowLimit:
         """
         first, comma, second = text.partition(",")
         try:
-            if comma:
+            if comma and "," not in second:
                 return replace(cls.parsed(first), text=text, missing=cls.parsed(second))
             if text.endswith("%") and 0.0 <= float(text[:-1]) <= 100.0:
                 return cls(text, fraction=float(text[:-1]) / 100.0)

@@ -14,7 +14,7 @@ from monitor.authoring.learning import row_files
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner
-from monitor.authoring.learning.left_out import LeftOut, RowLimit
+from monitor.authoring.learning.left_out import DEFAULT, LeftOut, RowLimit
 from monitor.authoring.learning.row_files import open_rows
 from monitor.errors import RecordingError
 from tests.tiers import examples, scaled
@@ -150,3 +150,25 @@ def test_the_limit_is_a_percentage_or_a_number_of_rows() -> None:
     for text in ("x", "-1", "200%", "nan%", "", "1e999%"):
         with pytest.raises(RecordingError, match="give a percentage of the rows"):
             RowLimit.parsed(text)
+
+
+def test_rows_that_lack_a_value_have_a_limit_of_their_own() -> None:
+    found = LeftOut(100)
+    found.add("'level' is empty or not finite", "a.csv", np.arange(3))
+    found.add("'level' is -999, taken for missing", "a.csv", np.arange(3, 5))
+    found.refuse(RowLimit.parsed(DEFAULT), "a.csv")
+    found.refuse(RowLimit.parsed("0,5"), "a.csv")
+    for text in ("0.1%", "4", "0.1%,4%", "5%,4"):
+        with pytest.raises(RecordingError, match=f"5 of 100 rows.* more than --skip-bad {text} allows"):
+            found.refuse(RowLimit.parsed(text), "a.csv")
+    found.add("torn", "a.csv", np.arange(5, 6))
+    with pytest.raises(RecordingError, match=r"6 of 100 rows.* leave them out by --skip-bad 6%"):
+        found.refuse(RowLimit.parsed(DEFAULT), "a.csv")
+    found.refuse(RowLimit.parsed("1%,5%"), "a.csv")
+    earlier = LeftOut(50, {"'level' is empty or not finite": 3}, {})
+    found.refuse(RowLimit.parsed("1,2"), "a.csv", earlier)
+    with pytest.raises(RecordingError):
+        found.refuse(RowLimit.parsed("1,1"), "a.csv", earlier)
+    for wrong in ("1%,", ",1", "1,2,3", "1%,x"):
+        with pytest.raises(RecordingError, match="give a percentage"):
+            RowLimit.parsed(wrong)
