@@ -83,3 +83,16 @@ def test_other_texts_are_no_conditions(cfmon: Run) -> None:
         assert (code, f"there is no column {wrong!r}" in err or f'there is no column "{wrong}"' in err) == (2, True), (
             err
         )
+
+
+def test_a_marker_and_a_state_function_go_together(cfmon: Run) -> None:
+    log("text.csv", flags=False)
+    Path("near.py").write_text(
+        "def near(columns):\n"
+        "    assert list(columns) == ['episode', 'step', 'x', 'action', 'end']\n"
+        "    return [f'x{x}' for x in columns['x']]\n"
+    )
+    init = ("init", "walk", "--recordings", "text.csv", "--unsafe", "crash: end == 'crash'", "--steps", "200")
+    code, _, err = cfmon(*init, "--accept-model", "--abstraction", "near.py:near")
+    assert code == 0, err
+    assert read_settings(Path("walk/init.yaml")).columns["end in ['crash', 'goal']"] == "terminated"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from monitor.arrays import AnyArray
 from monitor.authoring.learning.batch import RowBatch, typed
 from monitor.authoring.learning.row_files import START, FilePosition, RowFile, RowsOf
 from monitor.errors import ModelError
@@ -37,14 +38,15 @@ class Computed(RowsOf):
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns, and the computed one."""
         every = self._rows.names()
-        for read in self._rows.batches(every, begin):
+        others = [name for name in wanted if name != self._name]
+        for read in self._rows.batches(list(dict.fromkeys([*every, *others])), begin):
             batch = read.whole()
-            columns = {name: batch.columns[name] for name in wanted if name != self._name}
-            yield replace(batch, columns={self._name: self._computed(batch), **columns})
+            states = self._computed(batch, {name: batch.columns[name] for name in every})
+            yield replace(batch, columns={self._name: states} | {name: batch.columns[name] for name in others})
 
-    def _computed(self, batch: RowBatch) -> Any:  # noqa: ANN401 - an array of any kind
+    def _computed(self, batch: RowBatch, columns: dict[str, AnyArray]) -> Any:  # noqa: ANN401 - an array of any kind
         try:
-            states = np.asarray(self._function(dict(batch.columns))).tolist()
+            states = np.asarray(self._function(columns)).tolist()
         except Exception as error:  # the user's function may raise anything
             where = f"{batch.source}, rows from {batch.first}"
             raise ModelError(f"{where}: {self._name} failed ({explained(error)})") from error
