@@ -13,13 +13,13 @@ import numpy as np
 import typer
 
 from monitor.arrays import AnyArray
-from monitor.authoring.learning.batch import RowBatch, flags, is_missing
+from monitor.authoring.learning.batch import RowBatch, flags
 from monitor.authoring.learning.column_facts import Head, head_of
 from monitor.authoring.learning.column_roles import ROLES, SINGLE, ColumnRole, Proposal, proposed
 from monitor.authoring.learning.columns import Role, Roles, columns_named, guessed
 from monitor.authoring.learning.conditions import Condition, marker_condition, parsed
 from monitor.authoring.learning.learner import ALIASES, labels_of
-from monitor.authoring.learning.sentinels import FarValue, codes_of, decoded, far_values, number_text
+from monitor.authoring.learning.sentinels import FarValue, codes_of, decoded, far_values, missing_texts, number_text
 from monitor.cli.abstractions import function_of
 from monitor.cli.init_settings import InitSettings, codes_text, key_text, role_text, roles_of
 from monitor.cli.output import printable, say
@@ -139,7 +139,10 @@ class RecordedColumns:
         """Return the proposed roles. Far values of columns with a role in `BELIEVED` are not read as missing values."""
         believed: set[str] = set()
         while True:
-            likely = {name: tuple(one.value for one in far if one.sentinel) for name, far in self.far.items()}
+            likely: dict[str, tuple[float | str, ...]] = {
+                name: tuple(one.value for one in far if one.sentinel) for name, far in self.far.items()
+            }
+            likely |= {name: texts for name, values in self._read.columns.items() if (texts := missing_texts(values))}
             taken = {name: codes for name, codes in likely.items() if codes and name not in believed} | self.codes
             batch = decoded(RowBatch(self._read.columns, 1, self.source), taken)
             head = replace(self._read, columns={**batch.columns, **self._markers(batch, self.settled)})
@@ -327,15 +330,15 @@ class RecordedColumns:
     def at_ends(self, text: str, roles: Roles) -> str:
         """Return a condition, with `done and` before it if it describes the ends of episodes but names no end marker.
 
-        The condition is then about the last step, not about the state before it. Raises ModelError.
+        The condition is then about the last step, not about the state before it; and an empty text, as in all other
+        rows, does not make it unknown there. Raises ModelError.
         """
         condition, columns = self._condition(text, roles)
-        marker, action = (self.head.columns.get(str(name)) for name in (roles.terminated, roles.action))
-        of_state = not {*condition.columns}.isdisjoint(roles.of_state | {*ALIASES})
-        if of_state or marker is None or action is None or roles.timing == "state":
+        about_states = not {*condition.columns}.isdisjoint(roles.of_state | {*ALIASES, roles.terminated})
+        if about_states or roles.terminated not in self.head.columns or roles.timing == "state":
             return text
         holds = condition.holds(columns, len(self.head))
-        ended = flags(RowBatch(self.head.columns, 1, self.source), roles.terminated)[0] & ~is_missing(action)
+        ended = flags(RowBatch(self.head.columns, 1, self.source), roles.terminated)[0]
         if not holds.any() or (holds & ~ended).any():
             return text
         return f"{condition.name}: done and ({condition.text})"

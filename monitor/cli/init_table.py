@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace as spec_with
+
 from monitor.cli.comparing import show_comparison
 from monitor.cli.init_base import InitBase, InitRequest, chosen_paths, in_words, step_seconds
 from monitor.cli.init_files import final_state, row_policy, sent_state, written_policy
@@ -148,6 +150,23 @@ class TableBase(InitBase):
 
         return measured(self.before, self.policies, candidates, self.paths, report)
 
+    def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
+        """Return the figures with the first path on which the formula also fires in the model that is written.
+
+        That model was learned with all paths, so it may judge a path otherwise than `before`. Bands and recourse are
+        left out, because they change no alarm.
+        """
+        from monitor.authoring.proposal.measure import first_firing  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
+
+        del report
+        loaded = assemble(config, {})
+        loaded = loaded.with_formulas([spec_with(spec, bands="off", recourse="off") for spec in loaded.formulas])
+        preceding = [number for number, path in enumerate(best.paths) if path.preceded]
+        others = [number for number, path in enumerate(best.paths) if path.alarms]
+        paths = ((n, self.paths[n], self._states(self.paths[n])) for n in dict.fromkeys([*preceding, *others]))
+        return replace(best, first=first_firing(loaded.monitor, self.action_names, paths))
+
     def guards(self, best: CandidateFormula) -> list[Guarded]:
         """Return the effect of a guard for each length of takeover, computed exactly in the model."""
         from monitor.authoring.proposal.hold import guarded  # noqa: PLC0415 - keep `cfmon --help` light
@@ -159,6 +178,11 @@ class TableBase(InitBase):
         final = final_state(path, self.model, self.encoder)
         states = [*path.states[:-1].tolist(), *([] if final is None else [final])]
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
+
+    def _states(self, path: RecordedPath) -> list[Any]:
+        """Return the states of a path as the monitor takes them."""
+        found = [message["state"] for message in self.sent(path)]
+        return [tuple(state) if isinstance(state, list) else state for state in found]
 
 
 def is_constant(given: str) -> bool:

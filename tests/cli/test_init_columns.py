@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import typer
 
+from monitor.authoring.learning.sentinels import codes_of
 from monitor.cli.init_columns import ColumnOptions, RecordedColumns, table_of
 from monitor.cli.init_learned import _with_kind
 from monitor.cli.init_settings import InitSettings, read_settings, role_text, roles_of, settings_text
@@ -464,7 +465,7 @@ def test_files_in_a_folder_are_read_in_the_order_of_their_numbers() -> None:
 
 
 def test_the_actions_that_a_policy_chooses_show_the_column_of_the_action() -> None:
-    Path("rules.py").write_text(
+    Path("chosen_rules.py").write_text(
         "def careful(row):\n    return 'wide' if row['level'] > 4 else 'shut'\n"
         "def broken(row):\n    return row['nothing']\n"
         "def scores(level):\n    return [level, 1]\n"
@@ -476,5 +477,15 @@ def test_the_actions_that_a_policy_chooses_show_the_column_of_the_action() -> No
     ]
     settings = InitSettings(recordings=(write("valve.csv", rows),))
     for name, expected in (("careful", ("valve",)), ("broken", ()), ("scores", ()), ("other", ()), ("gone", ())):
-        given = settings.model_copy(update={"fallback": f"rules.py:{name}"})
+        given = settings.model_copy(update={"fallback": f"chosen_rules.py:{name}"})
         assert RecordedColumns(given, ColumnOptions({})).proposal.having("action") == expected, name
+
+
+def test_texts_for_missing_values_are_read_as_empty_cells() -> None:
+    words = ["av1", "NaN", "none", "???", "h264"]
+    rows = [{"episode": i // 20, "step": i % 20, "codec": words[i * 7 % 5], "action": i % 2} for i in range(400)]
+    found = columns(write("codecs.csv", rows))
+    assert found.missing["codec"] == ("???", "NaN")
+    assert next(each for each in found.proposal.columns if each.name == "codec").values.endswith("???, NaN: missing")
+    assert set(found.head.columns["codec"]) == {"", "av1", "none", "h264"}
+    assert codes_of("NaN, 'none', -9") == ("NaN", "none", -9.0)

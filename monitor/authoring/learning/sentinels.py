@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.authoring.learning.batch import RowBatch, is_missing
+from monitor.authoring.learning.batch import MISSING, RowBatch, is_missing
 from monitor.authoring.learning.row_files import START, FilePosition, RowFile, RowsOf
 from monitor.errors import ConfigError
 
@@ -35,6 +35,9 @@ WORDS: Final = (7, 8, 15, 16, 31, 32, 63, 64)
 
 SENSORS: Final = (85.0,)
 """Value of a common thermometer (DS18B20) after a restart. If the sensor is missing, the value is -127."""
+
+TEXTS: Final = MISSING - {"none", "na"}
+"""Texts in lower case that stand for a missing value in any column."""
 
 HUGE: Final = 1e20
 """No quantity in its usual unit is as large. Formats of weather data fill with 9.97e36."""
@@ -105,6 +108,17 @@ def far_values(values: AnyArray) -> list[FarValue]:
     ]
 
 
+def missing_texts(values: AnyArray) -> tuple[str, ...]:
+    """Return the texts of a column [n] that always stand for a missing value. `none` and `na` may be names.
+
+    >>> missing_texts(np.array(["av1", "NaN", "none", "???", ""]))
+    ('???', 'NaN')
+    """
+    if values.dtype.kind != "U":
+        return ()
+    return tuple(text for text in np.unique(values).tolist() if text.lower() in TEXTS or text.strip("?") == "" != text)
+
+
 def is_conventional(value: float) -> bool:
     """Return whether a number has a form that loggers use for a missing value.
 
@@ -139,7 +153,7 @@ def decoded(batch: RowBatch, missing: Missing) -> RowBatch:
         text = values.dtype.kind == "U"
         for code in codes:
             if isinstance(code, str) and not text:
-                if is_missing(values).all():
+                if is_missing(values).all() or code.lower() in MISSING:
                     continue
                 raise ConfigError(
                     f"{batch.source}: column {name!r} has numbers, so {code!r} cannot stand for a missing value; "
@@ -176,7 +190,8 @@ def codes_of(text: str) -> tuple[float | str, ...]:
 
 
 def _code(text: str) -> float | str:
+    text = text.strip("'\"") or text
     try:
-        return float(text)
+        return text if text.lower() in MISSING else float(text)
     except ValueError:
         return text

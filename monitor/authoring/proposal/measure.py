@@ -235,6 +235,25 @@ def replayed(
             report(clock)
 
 
+def first_firing(
+    monitor: Monitor, names: ActionNames, paths: Iterable[tuple[int, RecordedPath, Sequence[RawState]]]
+) -> int | None:
+    """Return the number of the first path on which an alarm fires, or None.
+
+    `paths`: number and path, and the states of the path as an agent sends them, which may lack the last one.
+    """
+    clock = 0
+    for number, path, states in paths:
+        each = iter(states)
+        for step in _observations(path, number, names, lambda _, each=each: (next(each, 0), None))[: len(states)]:  # type: ignore[misc]
+            clock += 1
+            now = Instant(clock * SECOND, clock * SECOND)
+            notices = [*monitor.observe(step, now), *monitor.evaluate(now)]
+            if any(isinstance(notice, Alert) and notice.state == "firing" for notice in notices):
+                return number
+    return None
+
+
 def _observations(
     path: RecordedPath, number: int, names: ActionNames, sent: Callable[[int], Sent]
 ) -> list[Observation]:
