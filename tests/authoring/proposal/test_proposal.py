@@ -18,6 +18,7 @@ from monitor.authoring.proposal.measure import (
     FormulaTrace,
     Measured,
     PathAlarms,
+    first_firing,
     measured,
     replayed,
     summary_of,
@@ -225,6 +226,32 @@ def test_values_compared_with_thresholds_are_the_formulas_themselves(alarm: Alar
     ]
     assert len({each.alarms for each in found}) > 1
     assert sum(traces["c2"].outcomes.values()) > sum(traces["c2"].outcomes[name] for name in ("safe", "regret"))
+
+
+def test_the_first_path_that_fires_is_that_of_the_measured_alarms() -> None:
+    model = random_model(np.random.default_rng(6))
+    rng = np.random.default_rng(2)
+    policies = {name: rng.dirichlet(np.ones(2), model.states) for name in ("nominal", "fallback")}
+    paths = simulated(model, policies["nominal"], 300, rng)
+    paths = [RecordedPath(path.states[:5], path.actions[:4], ended=False) for path in paths] + [
+        RecordedPath(path.states[n : n + 5], path.actions[n : n + 4], ended=False)
+        for path in paths
+        for n in range(5, len(path.actions) - 4, 5)
+    ]
+    every = [CandidateFormula(2, 1, threshold, "bad", ALARM) for threshold in (0.2, 0.4, 0.5, 0.6, 0.8, 1.0)]
+    firsts: set[int | None] = set()
+    for candidate, found in zip(every, measured(model, policies, every, paths), strict=True):
+        spec = FormulaSpec("c", candidate.text, alarm=ALARM, bands="off")
+        monitor = Monitor(model, policies, [spec], trust=TrustSettings(enabled=False))
+        fired = [number for number, path in enumerate(found.paths) if path.alarms]
+        sent = [(number, path, path.states.tolist()) for number, path in enumerate(paths)]
+        firsts.add(fired[0] if fired else None)
+        assert first_firing(monitor, model.named_actions, sent) == (fired[0] if fired else None), candidate
+        monitor = Monitor(model, policies, [spec], trust=TrustSettings(enabled=False))
+        cut = [(number, path, states[:1]) for number, path, states in sent]
+        assert first_firing(monitor, model.named_actions, cut) is None, "nothing lies a step ago"
+    assert None in firsts
+    assert max(first for first in firsts if first is not None) > 0
 
 
 def row(threshold: float, alarms: int, false: int, preceded: int, events: int = 10) -> Measured:
