@@ -96,3 +96,16 @@ def test_a_marker_and_a_state_function_go_together(cfmon: Run) -> None:
     code, _, err = cfmon(*init, "--accept-model", "--abstraction", "near.py:near")
     assert code == 0, err
     assert read_settings(Path("walk/init.yaml")).columns["end in ['crash', 'goal']"] == "terminated"
+
+
+def test_a_state_function_may_not_know_a_state(cfmon: Run) -> None:
+    log("text.csv", flags=False)
+    rows = Path("text.csv").read_text().splitlines()
+    unknown = [n for n, row in enumerate(rows) if row.split(",")[2] == "5"]
+    Path("far.py").write_text("def far(columns):\n    return ['' if x == 5 else f'x{x}' for x in columns['x']]\n")
+    code, out, err = cfmon(
+        "model", "learn", "text.csv", "-o", "m.npz", "--abstraction", "far.py:far",
+        "--skip-bad", "50%", "--action", "action",
+    )  # fmt: skip
+    assert code == 0, err
+    assert f"left out: {len(unknown)} of {len(rows) - 1} rows: 'far()' is empty or not finite" in out
