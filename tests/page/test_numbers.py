@@ -103,11 +103,15 @@ def moment(seconds: float) -> str:
     return f"{datetime.fromtimestamp(math.floor(seconds), UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def ago(seconds: float, now: float) -> str:
-    gone = max(0, math.floor(now - seconds + 0.5))
+def span(seconds: float) -> str:
+    gone = max(0, math.floor(seconds + 0.5))
     if gone < 120:
-        return f"{gone} s ago"
-    return f"{math.floor(gone / 60 + 0.5)} min ago" if gone < 7200 else f"{math.floor(gone / 3600 + 0.5)} h ago"
+        return f"{gone} s"
+    return f"{math.floor(gone / 60 + 0.5)} min" if gone < 7200 else f"{math.floor(gone / 3600 + 0.5)} h"
+
+
+def ago(seconds: float, now: float) -> str:
+    return f"{span(now - seconds)} ago"
 
 
 def steps_ago(offset: int) -> str:
@@ -200,10 +204,13 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
     return shown
 
 
-def card(alarm: dict[str, Any]) -> list[str]:
+def card(alarm: dict[str, Any], now: float | None = None) -> list[str]:
     times = f"since {moment(alarm['since_unix'])}"
+    if alarm["state"] == "firing" and now is not None:
+        times += f", for {span(now - alarm['since_unix'])}"
     if alarm["state"] != "firing":
         times = f"from {moment(alarm['began_unix'])} to {moment(alarm['over_unix'])}"
+        times += f", for {span(alarm['over_unix'] - alarm['began_unix'])}"
     words = [alarm["state"].upper(), alarm["severity"], alarm["formula"]["name"], alarm["agent"], times]
     return [" · ".join(words), alarm["summary"]]
 
@@ -322,7 +329,7 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
         for formula in agent["formulas"]
     ]  # fmt: skip
     assert shown["rows"] == rows
-    cards = [card(alarm) for alarm in (*told["firing"], *told["recent"])]
+    cards = [*(card(alarm, told["now"]) for alarm in told["firing"]), *map(card, told["recent"])]
     assert shown["alarms"] == cards
     about = f"{told['status']['model']['name']} {told['status']['model']['sha256'][:12]}"
     more = [

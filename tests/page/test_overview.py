@@ -61,6 +61,10 @@ def test_a_thousand_agents_are_folded_with_a_count(blank: Page, calmly_served: s
     show(blank, calmly_served, answers, "many")
     strip = [" ".join(cell.split()) for cell in blank.locator("#strip .label").all_inner_texts()]
     assert strip[:5] == ["2 firing", "1 pending", "2 blind", "1 unknown", "994 fine"]
+    blind = blank.locator("#agents tr[data-state=blind]")
+    assert blank.locator("#blind-none").text_content() == ", ".join(
+        row.locator("a.page").first.text_content() or "" for row in blind.all()
+    )
     rows = blank.locator("#agents tr:visible")
     assert rows.count() == 12
     assert [row.get_attribute("data-state") for row in rows.all()[:7]] == [

@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  agentPage, ask, between, compared, element, makeDetails, makeFacts, makeMore, makeSentence, makeTable, moment, named, number, part, put, required,
+  agentPage, ask, between, compared, element, makeDetails, makeFacts, makeMore, makeSentence, makeTable, moment, named, number, part, put, required, span,
 } from "./common.js";
 import { makeBands } from "./bands.js";
 
@@ -52,9 +52,9 @@ export function makeAlarm() {
 }
 
 function lasted(alarm) {
-  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}`;
+  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}${alarm.now === undefined ? "" : `, for ${span(alarm.now - alarm.since_unix)}`}`;
   if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; its end is unknown: the monitor was down`;
-  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}`;
+  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}, for ${span(alarm.over_unix - alarm.began_unix)}`;
 }
 
 // ---- why ----

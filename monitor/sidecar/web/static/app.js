@@ -179,7 +179,15 @@ function sayBriefly(state, some, none, why) {
   const line = at(`${state}-none`);
   line.className = why ? "unknown" : "";
   const count = seen.told.states[state];
-  put(line, why ? (count ? "There may be more." : "Unknown.") : count ? some : none);
+  put(line, why ? (count ? "There may be more." : "None is known.") : count ? some : none);
+}
+
+// The agents that the count of blind formulas is about.
+function blindOnes({ agents, states }) {
+  const named = agents.flatMap(({ name, formulas }) => formulas.filter(({ state }) => state === "blind").map(() => name));
+  const shown = [...new Set(named)].slice(0, 2);
+  const more = states.blind - named.filter((name) => shown.includes(name)).length;
+  return [...shown, ...(more > 0 ? [`${more} more`] : [])].join(", ");
 }
 
 // About one thing: whether it needs somebody (`yes`), and what there is to say.
@@ -238,7 +246,7 @@ function show(told) {
     put(at(`${state}-count`), String(count));
     at(`strip-${state}`).dataset.on = count > 0 ? "yes" : "no";
   }
-  sync(at("firing"), told.firing, (alarm) => alarm.id, makeAlarm);
+  sync(at("firing"), told.firing.map((alarm) => ({ ...alarm, now: told.now })), (alarm) => alarm.id, makeAlarm);
   sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);
   sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDeviating);
@@ -276,6 +284,10 @@ function judge(lost) {
   const unanswered = blind ? "some formulas are blind" : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
   tell("blind-none", !told.states.blind, told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
+  if (told.states.blind && !unseen) {
+    at("blind-none").hidden = false;
+    put(at("blind-none"), blindOnes(told));
+  }
   sayBriefly("pending", "may fire soon", "No alarm is pending.", unseen || unanswered);
   sayBriefly("unknown", "between episodes, or undecided", "none", unseen);
   sayBriefly("fine", "a verdict, and no alarm", "none", unseen);

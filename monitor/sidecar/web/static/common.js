@@ -244,9 +244,13 @@ export function moment(seconds) {
 }
 
 export function ago(seconds, now) {
-  const gone = Math.max(0, Math.round(now - seconds));
-  if (gone < 120) return `${gone} s ago`;
-  return gone < 7200 ? `${Math.round(gone / 60)} min ago` : `${Math.round(gone / 3600)} h ago`;
+  return `${span(now - seconds)} ago`;
+}
+
+export function span(seconds) {
+  const gone = Math.max(0, Math.round(seconds));
+  if (gone < 120) return `${gone} s`;
+  return gone < 7200 ? `${Math.round(gone / 60)} min` : `${Math.round(gone / 3600)} h`;
 }
 
 // An e-value: as a number while it is small, by its power of ten where only that matters; null: infinite.
