@@ -39,6 +39,8 @@ SENSORS: Final = (85.0,)
 TEXTS: Final = MISSING - {"none", "na"}
 """Texts in lower case that stand for a missing value in any column."""
 
+COMMON: Final = 0.05
+
 HUGE: Final = 1e20
 """No quantity in its usual unit is as large. Formats of weather data fill with 9.97e36."""
 
@@ -109,14 +111,19 @@ def far_values(values: AnyArray) -> list[FarValue]:
 
 
 def missing_texts(values: AnyArray) -> tuple[str, ...]:
-    """Return the texts of a column [n] that always stand for a missing value. `none` and `na` may be names.
+    """Return the texts of a column [n] that stand for a missing value. `none` and `na` may be names.
 
-    >>> missing_texts(np.array(["av1", "NaN", "none", "???", ""]))
+    So may any text in more than the fraction `COMMON` of the rows.
+
+    >>> missing_texts(np.array(["av1", "none"] * 40 + ["NaN", "???", ""]))
     ('???', 'NaN')
+    >>> missing_texts(np.array(["null", "stop"] * 40))
+    ()
     """
     if values.dtype.kind != "U":
         return ()
-    return tuple(text for text in np.unique(values).tolist() if text.lower() in TEXTS or text.strip("?") == "" != text)
+    found = [text for text in np.unique(values).tolist() if text.lower() in TEXTS or text.strip("?") == "" != text]
+    return tuple(found) if np.isin(values, found).mean() <= COMMON else ()
 
 
 def is_conventional(value: float) -> bool:
