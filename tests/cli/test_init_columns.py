@@ -491,3 +491,17 @@ def test_texts_for_missing_values_are_read_as_empty_cells() -> None:
     assert next(each for each in found.proposal.columns if each.name == "codec").values.endswith("???, NaN: missing")
     assert set(found.head.columns["codec"]) == {"", "av1", "none", "h264"}
     assert codes_of("NaN, 'none', -9") == ("NaN", "none", -9.0)
+
+
+def test_a_condition_on_reasons_is_about_the_last_step_also_where_final_states_are_logged() -> None:
+    rows = [
+        {"episode": n, "step": i, "x": (n + i) % 7, "action": "" if i == 4 + n % 6 else i % 2,
+         "end": ["crash", "goal"][n % 2] if i == 4 + n % 6 else ""}
+        for n in range(40)
+        for i in range(5 + n % 6)
+    ]  # fmt: skip
+    found = RecordedColumns(InitSettings(recordings=(write("ends.csv", rows),)), ColumnOptions({}))
+    _, roles = found.settled_roles()
+    assert found.at_ends("hurt: end == 'crash'", roles) == "hurt: done and (end == 'crash')"
+    for other in ("hurt: done and end == 'crash'", "hurt: end == 'crash' and x > 2", "hurt: end == ''", "hurt: x > 99"):
+        assert found.at_ends(other, roles) == other

@@ -55,7 +55,8 @@ class ForecastingWorld:
 
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: no forecast."""
-        ahead = next(each for each in (max(HORIZONS), LONGEST) if horizon <= each)  # few questions need the longest
+        assert horizon <= LONGEST, "further steps are not drawn"
+        ahead = max(HORIZONS) if horizon <= max(HORIZONS) else LONGEST  # a comparison needs no more than the first
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label, ahead) <= horizon).mean(axis=1)
         return ForecastSet(found, np.full(self._count, float(DRAWS)))

@@ -67,7 +67,10 @@ MANY_LOST: Final = 0.05
 """A column is not proposed for the state if more than this fraction of its values is missing."""
 
 MOSTLY: Final = 0.95
-"""A column may order the rows if it rises in at least this fraction of the pairs. A few rows may be wrong."""
+"""A rule about rows, such as that a column rises from row to row, holds in at least this fraction of them.
+
+A few rows may be wrong.
+"""
 
 LIMITED: Final = 0.2
 """A time limit is suspected if at least this fraction of the ends has the longest length.

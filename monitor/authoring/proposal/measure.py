@@ -228,7 +228,7 @@ def replayed(
     """
     clock = 0
     for number, path in enumerate(paths):
-        for seq, step in enumerate(_observations(path, number, names, sent)):
+        for seq, step in enumerate(_observations(path, number, names, map(sent, path.states.tolist()))):
             clock += 1
             now = Instant(clock * SECOND, clock * SECOND)
             yield number, seq, [*monitor.observe(step, now), *monitor.evaluate(now)]
@@ -244,8 +244,7 @@ def first_firing(
     """
     clock = 0
     for number, path, states in paths:
-        each = iter(states)
-        for step in _observations(path, number, names, lambda _, each=each: (next(each, 0), None))[: len(states)]:  # type: ignore[misc]
+        for step in _observations(path, number, names, ((state, None) for state in states)):
             clock += 1
             now = Instant(clock * SECOND, clock * SECOND)
             notices = [*monitor.observe(step, now), *monitor.evaluate(now)]
@@ -254,9 +253,8 @@ def first_firing(
     return None
 
 
-def _observations(
-    path: RecordedPath, number: int, names: ActionNames, sent: Callable[[int], Sent]
-) -> list[Observation]:
+def _observations(path: RecordedPath, number: int, names: ActionNames, sent: Iterable[Sent]) -> list[Observation]:
+    """Return the messages of a path. `sent`: its states in their order, perhaps without the last one."""
     last = len(path.actions)
     return [
         Observation(
@@ -269,7 +267,7 @@ def _observations(
             terminated=seq == last and path.ended,
             truncated=seq == last and not path.ended,
         )
-        for seq, (numbers, inputs) in enumerate(map(sent, path.states.tolist()))
+        for seq, (numbers, inputs) in enumerate(sent)
     ]
 
 

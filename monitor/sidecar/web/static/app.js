@@ -182,8 +182,8 @@ function sayBriefly(state, some, none, why) {
   put(line, why ? (count ? "There may be more." : "None is known.") : count ? some : none);
 }
 
-// The agents that the count of blind formulas is about.
-function blindOnes({ agents, states }) {
+// Names of agents with blind formulas, and the number of further blind formulas.
+function blindAgents({ agents, states }) {
   const named = agents.flatMap(({ name, formulas }) => formulas.filter(({ state }) => state === "blind").map(() => name));
   const shown = [...new Set(named)].slice(0, 2);
   const more = states.blind - named.filter((name) => shown.includes(name)).length;
@@ -246,7 +246,8 @@ function show(told) {
     put(at(`${state}-count`), String(count));
     at(`strip-${state}`).dataset.on = count > 0 ? "yes" : "no";
   }
-  sync(at("firing"), told.firing.map((alarm) => ({ ...alarm, now: told.now })), (alarm) => alarm.id, makeAlarm);
+  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now }));
+  sync(at("firing"), firing, (alarm) => alarm.id, makeAlarm);
   sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);
   sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDeviating);
@@ -272,8 +273,8 @@ function show(told) {
 function judge(lost) {
   const told = seen.told;
   if (told === null) {
-    for (const name of ["firing", "blind", "agents", "day"]) tell(`${name}-none`, true, "", lost);
-    for (const name of ["pending-none", "unknown-none", "fine-none"]) say(name, "", lost);
+    for (const name of ["firing", "agents", "day"]) tell(`${name}-none`, true, "", lost);
+    for (const name of ["pending-none", "blind-none", "unknown-none", "fine-none"]) say(name, "", lost);
     for (const [name, id] of [["broker", "broker"], ["model", "doubt-model"], ["lag", "lag"]]) sayOf(name, id, false, "", lost);
     return;
   }
@@ -283,11 +284,7 @@ function judge(lost) {
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
   const unanswered = blind ? "some formulas are blind" : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
-  tell("blind-none", !told.states.blind, told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
-  if (told.states.blind && !unseen) {
-    at("blind-none").hidden = false;
-    put(at("blind-none"), blindOnes(told));
-  }
+  sayBriefly("blind", blindAgents(told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
   sayBriefly("pending", "may fire soon", "No alarm is pending.", unseen || unanswered);
   sayBriefly("unknown", "between episodes, or undecided", "none", unseen);
   sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
