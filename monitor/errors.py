@@ -40,6 +40,11 @@ def brief(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
+def printable(text: str) -> str:
+    """Return `text` with `?` for every control character, because untrusted text must not control the terminal."""
+    return "".join(character if character.isprintable() or character == "\t" else "?" for character in text)
+
+
 class MonitorError(Exception):
     """Base of every error the user can cause."""
 

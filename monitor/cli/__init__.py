@@ -11,7 +11,7 @@ import sys
 import warnings
 
 from monitor.cli.interrupts import INTERRUPTED, exit_immediately
-from monitor.errors import MonitorError
+from monitor.errors import MonitorError, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def main() -> None:
     """Run the command in `sys.argv` and exit with its code. Only this function turns exceptions into exit codes."""
     exit_immediately()
     from monitor.cli.app import app  # noqa: PLC0415 - the agent process imports this package but no commands
-    from monitor.cli.output import printable, show_warning  # noqa: PLC0415 - likewise
+    from monitor.cli.output import show_warning  # noqa: PLC0415 - likewise
 
     warnings.showwarning = show_warning
     try:

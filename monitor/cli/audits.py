@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.atomic import remove_abandoned, write_file
-from monitor.cli.output import print_json, printable, progress, say
-from monitor.errors import ConfigError
+from monitor.cli.output import print_json, progress, say
+from monitor.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

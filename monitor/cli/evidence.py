@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from monitor.atomic import write_file
-from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
+from monitor.cli.output import ExitCode, finish, print_json, progress, say
 from monitor.cli.verified import as_document, show
-from monitor.errors import ConfigError, EvidenceError, to_install
+from monitor.errors import ConfigError, EvidenceError, printable, to_install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,8 +13,8 @@ import typer
 
 from monitor.atomic import write_files
 from monitor.cli.model_commands import NetworkOutput
-from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
-from monitor.errors import ConfigError, PolicyError
+from monitor.cli.output import ExitCode, finish, print_json, progress, say
+from monitor.errors import ConfigError, PolicyError, printable
 
 if TYPE_CHECKING:
     from monitor.authoring.policy_export.agreement import Agreement

@@ -9,7 +9,7 @@ import typer
 from msgspec import to_builtins
 
 from monitor.cli.learn_dynamics import Fits
-from monitor.cli.output import print_json, printable, say, stages
+from monitor.cli.output import print_json, say, stages
 from monitor.cli.recorded_inputs import (
     AbstractionKind,
     ActionColumn,
@@ -29,6 +29,7 @@ from monitor.cli.recorded_inputs import (
     TruncatedColumn,
     many,
 )
+from monitor.errors import printable
 
 if TYPE_CHECKING:
     from monitor.authoring.proposal.assessment import Assessment

@@ -16,8 +16,8 @@ from monitor.cli.init_columns import ColumnOptions, RecordedColumns
 from monitor.cli.init_parts import check_folder
 from monitor.cli.init_settings import InitSettings, read_settings, settings_text
 from monitor.cli.learn_dynamics import checked_fits
-from monitor.cli.output import printable, say
-from monitor.errors import ConfigError
+from monitor.cli.output import say
+from monitor.errors import ConfigError, printable
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:

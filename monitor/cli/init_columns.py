@@ -22,9 +22,9 @@ from monitor.authoring.learning.learner import ALIASES, labels_of
 from monitor.authoring.learning.sentinels import FarValue, codes_of, decoded, far_values, missing_texts, number_text
 from monitor.cli.abstractions import function_of
 from monitor.cli.init_settings import InitSettings, codes_text, key_text, role_text, roles_of
-from monitor.cli.output import printable, say
+from monitor.cli.output import say
 from monitor.cli.recorded_inputs import many, open_recording, recorded_files
-from monitor.errors import ConfigError, ModelError, MonitorError
+from monitor.errors import ConfigError, ModelError, MonitorError, printable
 from monitor.user_code import is_reference
 
 SEVERAL: Final = ("state", "next_state", "inputs")

@@ -13,8 +13,8 @@ from monitor.cli.init_files import config_text, takeover_text, written_sample
 from monitor.cli.init_learned import learned_base
 from monitor.cli.init_move import move_files
 from monitor.cli.init_table import simulated_table
-from monitor.cli.output import printable, progress, warned
-from monitor.errors import ConfigError, MonitorError
+from monitor.cli.output import progress, warned
+from monitor.errors import ConfigError, MonitorError, printable
 
 if TYPE_CHECKING:
     from monitor.authoring.proposal.assessment import Assessment

@@ -15,8 +15,7 @@ from monitor.authoring.learning.columns import Role, expanded
 from monitor.authoring.learning.left_out import DEFAULT
 from monitor.authoring.learning.sentinels import codes_of, number_text
 from monitor.cli.learn_dynamics import FITS
-from monitor.cli.output import printable
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, printable
 from monitor.sidecar.config.yamlfile import read_yaml
 
 LEFT_OUT: Final = "left out"

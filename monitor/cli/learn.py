@@ -12,7 +12,7 @@ import typer
 from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.cli.counting import count_files, resumed
 from monitor.cli.learn_dynamics import FITS, Fits, learn_dynamics
-from monitor.cli.output import print_json, printable, progress, say
+from monitor.cli.output import print_json, progress, say
 from monitor.cli.recorded_inputs import (
     ENCODERS,
     AbstractionKind,
@@ -42,7 +42,7 @@ from monitor.cli.recorded_inputs import (
     with_function,
 )
 from monitor.cli.report_page import check_reports, write_page
-from monitor.errors import ModelError
+from monitor.errors import ModelError, printable
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored

@@ -12,10 +12,10 @@ import typer
 
 from monitor.atomic import write_file
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
-from monitor.cli.output import print_json, printable, progress, say
+from monitor.cli.output import print_json, progress, say
 from monitor.cli.recorded_inputs import many, notes_on_reading, show_roles
 from monitor.cli.report_page import write_page
-from monitor.errors import ModelError
+from monitor.errors import ModelError, printable
 
 if TYPE_CHECKING:
     from monitor.authoring.dynamics.judgement import Judgement

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from monitor.alarm.phrases import bases_text, steps
-from monitor.cli.output import printable, say
+from monitor.cli.output import say
 from monitor.cli.report_page import Page, Row, Section
+from monitor.errors import printable
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.forecast_skill import ForecastSkill

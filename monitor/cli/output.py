@@ -50,11 +50,6 @@ def say(line: str = "") -> None:
     sys.stdout.flush()
 
 
-def printable(text: str) -> str:
-    """Return `text` with `?` for every control character, because untrusted text must not control the terminal."""
-    return "".join(character if character.isprintable() or character == "\t" else "?" for character in text)
-
-
 def print_json(document: object) -> None:
     """Print the one JSON document of `--json`. NaN and infinity, which JSON lacks, become null."""
     say(json.dumps(_plain(document), indent=2, ensure_ascii=False))

@@ -22,7 +22,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from monitor.cli.output import printable
+from monitor.errors import printable
 
 REDRAW_EVERY: Final = 1.0
 """Seconds between two redraws."""

@@ -17,8 +17,8 @@ import typer
 
 from monitor.cli.abstractions import abstraction_of, function_of, reading, with_sizes
 from monitor.cli.comparing import best_abstraction, show_comparison
-from monitor.cli.output import Bar, printable, say
-from monitor.errors import ModelError, RecordingError
+from monitor.cli.output import Bar, say
+from monitor.errors import ModelError, RecordingError, printable
 
 if TYPE_CHECKING:
     from monitor.arrays import Ints

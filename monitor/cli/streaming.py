@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.output import ended_by_sigterm, on_terminal, printable, progress
+from monitor.cli.output import ended_by_sigterm, on_terminal, progress
+from monitor.errors import printable
 
 if TYPE_CHECKING:
     from monitor.cli.replay_counts import ReplayCounts
@@ -60,8 +61,8 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
     if plain or not on_terminal(sys.stdout):
         serve(loaded, record=record, again=again, before=before)
         return
-    from monitor.cli.fleet_table import MAX_AGENTS, FleetTable  # noqa: PLC0415 - only a terminal needs it
     from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
+    from monitor.sidecar.web.fleet_table import MAX_AGENTS, FleetTable  # noqa: PLC0415 - only a terminal needs it
 
     panel, title = Panel(), f"cfmon run {config}"
 

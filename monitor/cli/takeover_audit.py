@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.output import ExitCode, finish, print_json, printable, say
-from monitor.errors import ConfigError, EvidenceError, FormulaError
+from monitor.cli.output import ExitCode, finish, print_json, say
+from monitor.errors import ConfigError, EvidenceError, FormulaError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from monitor.cli.output import printable, say
+from monitor.cli.output import say
+from monitor.errors import printable
 
 if TYPE_CHECKING:
     from monitor.evidence.document import Evidence

@@ -18,8 +18,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from monitor.cli.output import on_terminal, printable, say
+from monitor.cli.output import on_terminal, say
 from monitor.cli.panel import Panel
+from monitor.errors import printable
 from monitor.evaluation.models import AnyModel
 from monitor.model.mdp import MDP
 

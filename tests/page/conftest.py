@@ -104,6 +104,7 @@ class Scene:
             "connected": True,
             "queue": 0,
             "unsent": 0,
+            "store": "ok",
             "model": {"name": "model.npz", "sha256": self.loaded.identity.model_sha256},
             "policies": [],
         }

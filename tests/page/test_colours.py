@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
-from monitor.cli.fleet_table import STYLES
 from monitor.sidecar.sinks.status_document import State
 from monitor.sidecar.web import page as page_module
+from monitor.sidecar.web.fleet_table import STYLES
 
 HERE = Path(__file__).parents[2]
 STYLE = Path(page_module.__file__).with_name("static") / "style.css"

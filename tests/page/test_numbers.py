@@ -131,9 +131,21 @@ def figures(formula: dict[str, Any]) -> str:
     return number(formula["value"]) if other is None else f"{number(formula['value'])} vs {number(other)}"
 
 
-def alarm_word(formula: dict[str, Any]) -> str:
-    unknown = formula["blind"] and formula["alarm"] != "firing"
-    return f"unknown, was {formula['alarm']}" if unknown else str(formula["alarm"])
+def values(shown: dict[str, Any]) -> dict[str, str]:
+    """The values that the formula asks for, and, if they are others, those of a takeover now."""
+    other = shown["alternative"]
+    name = f"nominal vs {other['name']}" if other else "value"
+    now = [at for at in shown.get("profile", ()) if at["offset"] == 0] if other else []
+    asked = figures(shown)
+    later = figures({"value": now[0]["nominal"], "alternative": {"value": now[0]["alternative"]}}) if now else asked
+    return {name: asked} if later == asked else {f"{name}, as the formula asks": asked, f"{name}, from now": later}
+
+
+def beside(formula: dict[str, Any]) -> str:
+    """What is said beside the word of the state."""
+    if formula["blind"]:
+        return f"alarm was {formula['alarm']}" if formula["state"] == "blind" else "blind"
+    return f"verdict: {formula['outcome']}" if formula["outcome"] else "between episodes"
 
 
 def verdict(formula: dict[str, Any]) -> str:
@@ -144,8 +156,8 @@ def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
     for alarm in told["alarms"]:
         if alarm["state"] == "firing" and alarm["formula"]["name"] == formula["name"]:
             when = f"{moment(alarm['since_unix'])}, {ago(alarm['since_unix'], told['now'])}"
-            return f"{alarm['severity']}, since {when}; verdict: {verdict(formula)}"
-    return verdict(formula)
+            return f"{alarm['severity']}, since {when}; {beside(formula)}"
+    return beside(formula)
 
 
 def newest(formula: dict[str, Any]) -> list[str]:
@@ -162,10 +174,10 @@ def newest(formula: dict[str, Any]) -> list[str]:
 def facts(formula: dict[str, Any]) -> dict[str, str]:
     alternative = formula["alternative"]
     bounds, whose = (formula["bounds"], "") if alternative is None else (alternative["bounds"], alternative["name"])
-    named = f" (nominal vs {whose})" if whose and formula["value"] is not None else ""
     shown = {
         "verdict": verdict(formula),
-        "value": figures(formula) + named,
+        "alarm": formula["alarm"],
+        **values(formula),
         "required": required(formula["threshold"]),
         "bounds": f"{number(bounds[0])} to {number(bounds[1])}" + (f" ({whose})" if whose else "") if bounds else "",
         "step": "" if formula["seq"] is None else str(formula["seq"]),
@@ -212,7 +224,8 @@ def card(alarm: dict[str, Any], now: float | None = None) -> list[str]:
         times = f"from {moment(alarm['began_unix'])} to {moment(alarm['over_unix'])}"
         times += f", for {span(alarm['over_unix'] - alarm['began_unix'])}"
     words = [alarm["state"].upper(), alarm["severity"], alarm["formula"]["name"], alarm["agent"], times]
-    return [" · ".join(words), alarm["summary"]]
+    told = {**values(alarm), "required": required(alarm["threshold"]), "step": str(alarm["seq"])}
+    return [" · ".join(words), alarm["summary"], *(f"{name}{text}" for name, text in told.items() if text)]
 
 
 def numbers_in(told: object) -> Iterator[str]:
@@ -280,7 +293,8 @@ READ = """() => {
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
   alarms: [...document.querySelectorAll(".cards > li:has(.actions)")].map(
-    (card) => [".head span:last-child", ".summary"].map((what) => card.querySelector(what).textContent)),
+    (card) => [".head span:last-child", ".summary", ".facts > div"].flatMap(
+      (what) => [...card.querySelectorAll(what)].map((each) => each.textContent))),
   };
 }"""
 
@@ -293,7 +307,7 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         assert part["facts"] == facts(formula)
         assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
         assert part["details"] == formula["details"]
-        assert part["word"] == alarm_word(formula)
+        assert part["word"] == formula["state"]
         assert part["since"] == since(formula, told)
         assert part["key"] == newest(formula)
         assert part["drawn"] == drawn(formula, told)
@@ -303,8 +317,8 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         more += [cell for row in expected for cell in row]
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
     assert shown["state"] == state
-    assert shown["alarms"] == [card(alarm) for alarm in told["alarms"]]
-    assert strangers(shown["text"], told, state, *more, *(card(each)[0] for each in told["alarms"])) == []
+    assert shown["alarms"] == (cards := [card(alarm, told["now"]) for alarm in told["alarms"]])
+    assert strangers(shown["text"], told, state, *more, *(each[0] for each in cards)) == []
 
 
 def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) -> str:
@@ -322,7 +336,7 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
     shown = page.evaluate(READ)
     words = {group["reason"]: group["words"] for group in told["blind"]}
     rows = [
-        [agent["name"], formula["name"], alarm_word(formula), verdict(formula),
+        [agent["name"], formula["name"], formula["state"], beside(formula),
          figures(formula), required(formula["threshold"]), "", facts(formula).get("step", ""),
          ago(agent["last_message"], told["now"]), "Why?", said(agent, formula, words)]
         for agent in told["agents"]
@@ -338,7 +352,8 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
         "24 h ago",
         f"{told['lag']['seconds']:.2f} s at most",
         *(cell for row in rows for cell in row),
-        *(head for head, _ in cards),
+        *(each[0] for each in cards),
+        moment(told["now"]),
     ]
     assert strangers(shown["text"], told, *more) == []
 
@@ -348,7 +363,7 @@ def check_alarms(page: Page, told: list[dict[str, Any]]) -> None:
     cards = [card(alarm) for alarm in told]
     assert shown["alarms"] == cards
     assert shown["state"] == f"{len(told)} alarm{'' if len(told) == 1 else 's'}"
-    assert strangers(shown["text"], told, shown["state"], *(head for head, _ in cards)) == []
+    assert strangers(shown["text"], told, shown["state"], *(each[0] for each in cards)) == []
 
 
 # ---- tests ----

@@ -50,7 +50,10 @@ def test_without_script_nothing_is_said_to_be_well(browser: Browser, calmly_serv
     page = context.new_page()
     page.goto(f"{calmly_served}/{path}")
     check_unknown(page)
-    assert "needs JavaScript" in visible(page)
+    assert "Without JavaScript" in visible(page)
+    text = page.frame_locator("iframe").locator("body").inner_text()
+    assert "0 firing" in text
+    assert "robot-0" in text
     keep(page, f"no-script-{path.partition('?')[0]}")
     context.close()
 
@@ -155,7 +158,8 @@ def test_an_alarm_that_fires_again_does_not_hide_the_one_before(
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     row = page.locator("#agents tr", has_text="robot-blind")
-    assert row.locator("td[data-label='alarm']").inner_text() == "unknown, was clear"
+    assert row.locator("td[data-label='alarm']").inner_text() == "blind"
+    assert row.locator("td[data-label='verdict']").inner_text() == "alarm was clear"
     assert "some formulas are blind" in page.locator("#firing-none").inner_text()
 
 

@@ -49,6 +49,7 @@ STATUS: dict[str, Any] = {
     "connected": True,
     "queue": 0,
     "unsent": 0,
+    "store": "ok",
     "model": {"name": "corridor", "sha256": "c" * 64},
     "policies": [],
 }

@@ -37,6 +37,12 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
+TEXT_HEADERS: Final = {
+    **HEADERS,
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'self'",
+    "Refresh": "5",
+}
+"""Headers of the text that the status page shows without JavaScript. The browser requests it again after 5 seconds."""
 PICTURE_HEADERS: Final = {
     **HEADERS,
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox",
@@ -108,6 +114,7 @@ def make_app(sources: Sources) -> Starlette:
         routes=[
             *page_routes(),
             runbook_route(),
+            Route("/text", pages.text),
             Route("/metrics", pages.metrics),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
@@ -141,6 +148,12 @@ class _Pages:
             return PlainTextResponse(str(error), status_code=400, headers=HEADERS)
         search = query.get("search", "")[:MAX_NAME]
         return JSONResponse(self._sources.overview(search, MAX_AGENTS, drawn), headers=HEADERS)
+
+    async def text(self, _request: Request) -> Response:
+        """Return the overview as the table of `cfmon run`."""
+        from monitor.sidecar.web.fleet_table import as_text  # noqa: PLC0415 - loads rich, which few processes need
+
+        return PlainTextResponse(as_text(self._sources.overview("", MAX_AGENTS, 0)), headers=TEXT_HEADERS)
 
     async def picture(self, request: Request) -> Response:
         found = self._sources.pictures.get(request.path_params["name"])

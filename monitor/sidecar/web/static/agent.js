@@ -1,7 +1,7 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
-  POLICY_ASSUMED, ago, alarmWord, at, between, compared, departing, deviates, element, evidenceOf, follow, grouped, makeDetails, makeFacts, makeMore, makeSentence,
-  isMoment, makeShape, moment, part, put, required, sync, tell,
+  POLICY_ASSUMED, ago, at, between, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
+  moment, part, put, required, sync, tell, values, verdictOf,
 } from "./common.js";
 import { makeAlarm, makeProfile } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -15,7 +15,7 @@ put(at("title"), name || "No agent selected");
 document.title = `${name} · Counterfactual monitor`;
 
 function makeFormula({ formula: { name: title } }) {
-  const [shape, word, since, summary, details, facts] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails(), makeFacts(FACTS)];
+  const [shape, word, since, summary, details, facts] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails(), makeFacts()];
   const [chart, text] = [makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
@@ -27,13 +27,12 @@ function makeFormula({ formula: { name: title } }) {
     card.dataset.state = formula.state;
     shape.render(formula.state);
     shape.className = `shape word-${formula.state}`;
-    put(word, alarmWord(formula));
+    put(word, formula.state);
     word.className = `word-${formula.state}`;
     put(since, sinceOf(formula, alarms, axes.to));
     summary.render(formula.summary || "No verdict: between episodes.");
     details.render(formula.details);
     facts.render(factsOf(formula));
-    facts.cells.get("verdict").className = formula.blind ? "word-blind" : "";
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);
     for (const other of others) other.render(formula);
@@ -44,24 +43,22 @@ function makeFormula({ formula: { name: title } }) {
 // Since when its alarm is firing, and how grave that is; else its verdict.
 function sinceOf(formula, alarms, now) {
   const firing = alarms.find(({ state }) => state === "firing");
-  const verdict = formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes";
-  if (!firing) return verdict;
+  if (!firing) return verdictOf(formula);
   const long = isMoment(firing.since_unix) ? `, ${ago(firing.since_unix, now)}` : "";
-  return `${firing.severity}, since ${moment(firing.since_unix)}${long}; verdict: ${verdict}`;
+  return `${firing.severity}, since ${moment(firing.since_unix)}${long}; ${verdictOf(formula)}`;
 }
-
-const FACTS = ["verdict", "value", "required", "bounds", "step", "time"];
 
 function factsOf(formula) {
   const { bounds, name: whose } = formula.alternative ?? { bounds: formula.bounds, name: "" };
-  return {
-    verdict: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
-    value: compared(formula),
-    required: required(formula.threshold),
-    bounds: bounds ? `${between(bounds)}${whose && ` (${whose})`}` : "",
-    step: formula.seq === null ? "" : String(formula.seq),
-    time: formula.time_unix === null ? "" : moment(formula.time_unix),
-  };
+  return [
+    ["verdict", formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes"],
+    ["alarm", formula.alarm],
+    ...values(formula),
+    ["required", required(formula.threshold)],
+    ["bounds", bounds ? `${between(bounds)}${whose && ` (${whose})`}` : ""],
+    ["step", formula.seq === null ? "" : String(formula.seq)],
+    ["time", formula.time_unix === null ? "" : moment(formula.time_unix)],
+  ];
 }
 
 // ---- the whole page ----
@@ -99,7 +96,7 @@ function show(told) {
   const fresh = seen.told === null;
   if (fresh) at("span").value = String(spanFor(told));
   showFormulas(told);
-  sync(at("alarms"), told.alarms, (alarm) => alarm.id, makeAlarm);
+  sync(at("alarms"), told.alarms.map((alarm) => ({ ...alarm, now: told.now })), (alarm) => alarm.id, makeAlarm);
   const firing = told.alarms.filter((alarm) => alarm.state === "firing").length;
   document.title = `${firing ? `(${firing}) ` : told.problem || !told.known ? "(?) " : ""}${name} · Counterfactual monitor`;
   seen.told = told;

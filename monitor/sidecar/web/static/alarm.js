@@ -1,6 +1,7 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  agentPage, ask, between, compared, element, makeDetails, makeFacts, makeMore, makeSentence, makeTable, moment, named, number, part, put, required, span,
+  agentPage, ask, between, element, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
 
@@ -11,9 +12,9 @@ let turns = 0;
 
 export function makeAlarm() {
   let alarm = null;
-  const [mark, title] = [element("span", "mark"), element("span")];
-  const [head, summary, blindness] = [element("p", "head", mark, title), makeSentence("summary"), element("p", "blindness word-blind")];
-  const numbers = makeFacts(["value", "required", "step"]);
+  const [mark, shape, title] = [element("span", "mark"), makeShape(), element("span")];
+  const [head, summary, blindness] = [element("p", "head", mark, shape, " ", title), makeSentence("summary"), element("p", "blindness word-blind")];
+  const numbers = makeFacts();
   const why = element("button", "", "Why?");
   why.type = "button";
   why.addEventListener("click", () => explain(alarm));
@@ -32,10 +33,12 @@ export function makeAlarm() {
     card.classList.toggle("firing", firing);
     card.classList.toggle("critical", firing && alarm.severity === "critical");
     put(mark, firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
+    shape.hidden = firing;
+    shape.render(SHAPES[alarm.state]);
     put(title, `${alarm.state.toUpperCase()} · ${alarm.severity} · ${alarm.formula.name} · ${alarm.agent} · ${lasted(alarm)}`);
     head.className = `head word-${alarm.state}`;
     summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
-    numbers.render({ value: compared(alarm), required: required(alarm.threshold), step: String(alarm.seq) });
+    numbers.render([...values(alarm), ["required", required(alarm.threshold)], ["step", String(alarm.seq)]]);
     put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
     proof.hidden = bundle.hidden = !alarm.evidence;
     why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
@@ -50,6 +53,9 @@ export function makeAlarm() {
     if (explained === alarm.id) explanation.render(alarm);
   });
 }
+
+// The shape of an alarm's state: one that is over is fine only if the goal is met again.
+const SHAPES = { firing: "firing", resolved: "fine", ended: "unknown", removed: "unknown", unknown: "unknown" };
 
 function lasted(alarm) {
   if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}${alarm.now === undefined ? "" : `, for ${span(alarm.now - alarm.since_unix)}`}`;
@@ -71,12 +77,14 @@ function explain(alarm) {
 }
 
 function makeExplanation() {
-  const [title, summary, details] = [named("h2", "why-title"), makeSentence("summary"), makeDetails()];
+  const [shape, word, summary, details] = [makeShape(), element("span"), makeSentence("summary"), makeDetails()];
+  const title = named("h2", "why-title");
+  title.append(shape, " ", word);
   summary.id = "why-summary";
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
-  const facts = makeFacts(["value", "required", "step", "time"]);
+  const facts = makeFacts();
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
   const [when, wait] = [named("p", "why-moment", "quiet"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
@@ -117,33 +125,38 @@ function makeExplanation() {
     frame.hidden = false;
   };
   return part(dialog, (alarm) => {
-    put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
+    shape.render(SHAPES[alarm.state]);
+    title.className = `word-${alarm.state}`;
+    put(word, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
-    facts.render({ value: compared(alarm), required: required(alarm.threshold), step: String(alarm.seq), time: lasted(alarm) });
+    facts.render([...values(alarm), ["required", required(alarm.threshold)], ["step", String(alarm.seq)], ["time", lasted(alarm)]]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
   });
 }
 
-// What was known when the alarm fired, and what is known by its newest verdict.
+// What was known when the alarm fired, and what is known by its newest verdict. Bounds are of the newest; those of the moment
+// at which it fired are in the picture.
 function makeNumbers() {
   const columns = [["", ""], ["when it fired", "number"], ["newest verdict", "number"]];
   const table = makeTable("The numbers of this alarm", columns, ([name]) => name);
   return part(element("div", "scroll", table), (alarm) => {
     const { fired, alternative, threshold } = alarm;
     const own = alternative ? "nominal" : "value";
+    const then = (shown) => shown && (alarm.evidence ? "see the picture" : "not kept");
+    const bounds = between(alarm.bounds);
     const rows = [
       ["step", String(fired.seq), String(alarm.seq)],
       ["time", moment(fired.time_unix), moment(alarm.time_unix)],
       ["outcome", fired.outcome ?? "", alarm.outcome ?? ""],
       [own, number(fired.value), number(alarm.value)],
-      [`${own}, bounds`, "", between(alarm.bounds)],
+      [`${own}, bounds`, then(bounds), bounds],
       [alternative?.name ?? "", number(fired.alternative?.value), number(alternative?.value)],
-      [`${alternative?.name}, bounds`, "", between(alternative?.bounds)],
+      [`${alternative?.name}, bounds`, between(fired.alternative?.bounds), between(alternative?.bounds)],
       ["required", required(threshold), required(threshold)],
-      ["obtained", "", alarm.method],
+      ["obtained", then(alarm.method), alarm.method],
     ];
     table.render(rows.filter(([, then, now]) => then || now));
   });
@@ -153,9 +166,8 @@ function makeNumbers() {
 export function makeProfile() {
   const columns = [["takeover", "number"], ["nominal", "number"], ["alternative", "number"]];
   const table = makeTable("Values had the alternative taken over at each of these steps", columns, ([when]) => when);
-  const steps = (count) => (count === 0 ? "now" : `${count} step${count === 1 ? "" : "s"} ago`);
   return part(element("div", "scroll", table), (profile) =>
-    table.render(profile.map(({ offset, nominal, alternative }) => [steps(offset), number(nominal), number(alternative)])));
+    table.render(profile.map(({ offset, nominal, alternative }) => [stepsAgo(offset), number(nominal), number(alternative)])));
 }
 
 // The picture as part of the page, so that its steps can be pointed at and reached by the keyboard. Its style becomes a

@@ -1,7 +1,7 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, part, put, required,
-  sync, tell,
+  POLICY_ASSUMED, ago, agentPage, at, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, required,
+  sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm } from "./alarm.js";
 import { widest } from "./bands.js";
@@ -107,10 +107,9 @@ function makeRow() {
     page.href = agentPage(agent.name);
     put(cells.formula, formula.name);
     shape.render(formula.state);
-    put(word, alarmWord(formula));
+    put(word, formula.state);
     cells.alarm.className = `word-${formula.state}`;
-    put(cells.verdict, formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes");
-    cells.verdict.className = formula.blind ? "word-blind" : "";
+    put(cells.verdict, verdictOf(formula));
     put(value, figures(formula));
     put(band, widest(formula));
     put(cells.required, required(formula.threshold));
@@ -235,6 +234,7 @@ function show(told) {
   const { status } = told;
   seen.told = told;
   put(at("state"), told.problem || `monitoring ${told.count.agents} agent${told.count.agents === 1 ? "" : "s"}`);
+  put(at("now"), moment(told.now));
   const model = `${status.model.name} ${status.model.sha256.slice(0, 12)}`;
   const shard = status.shard ? ` · only the agents of shard ${status.shard}` : "";
   put(at("about"), `${status.client_id}${shard} at ${status.broker} · model ${model} · version ${status.version}`);

@@ -173,17 +173,17 @@ export function makeShape() {
   });
 }
 
-// Names and what is known of each; a name without a text is left out.
-export function makeFacts(names) {
-  const facts = new Map(names.map((name) => [name, element("dd")]));
-  const list = element("dl", "facts", ...[...facts].map(([name, cell]) => element("div", "", element("dt", "", name), cell)));
-  list.cells = facts;
-  return part(list, (texts) => {
-    for (const [name, cell] of facts) {
-      put(cell, texts[name]);
-      cell.parentElement.hidden = texts[name] === "";
-    }
-  });
+// Names and what is known of each: pairs [name, text]. A name without a text is left out.
+export function makeFacts() {
+  const makeFact = () => {
+    const [name, text] = [element("dt"), element("dd")];
+    return part(element("div", "", name, text), (fact) => {
+      put(name, fact[0]);
+      put(text, fact[1]);
+    });
+  };
+  const list = element("dl", "facts");
+  return part(list, (facts) => sync(list, facts.filter(([, text]) => text), ([name]) => name, makeFact));
 }
 
 // What only some want to read, folded.
@@ -213,11 +213,16 @@ export function figures(formula) {
   return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
 }
 
-// The same, named.
-export function compared(formula) {
-  const whose = formula.alternative && formula.value !== null ? ` (nominal vs ${formula.alternative.name})` : "";
-  return `${figures(formula)}${whose}`;
+// The values as facts: at the moment that the formula is about, and, if that was another one, from now on.
+export function values({ value, alternative, profile = [] }) {
+  const name = alternative ? `nominal vs ${alternative.name}` : "value";
+  const asked = figures({ value, alternative });
+  const now = alternative && profile.find(({ offset }) => offset === 0);
+  const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }) : asked;
+  return later === asked ? [[name, asked]] : [[`${name}, as the formula asks`, asked], [`${name}, from now`, later]];
 }
+
+export const stepsAgo = (count) => (count === 0 ? "now" : `${count} step${count === 1 ? "" : "s"} ago`);
 
 export function required(threshold) {
   return threshold === null ? "" : `${threshold.comparison} ${threshold.bound}`;
@@ -225,9 +230,10 @@ export function required(threshold) {
 
 export const between = (bounds) => (bounds ? `${number(bounds[0])} to ${number(bounds[1])}` : "");
 
-// The state of an alarm. While its formula is blind, an alarm that does not fire is unknown.
-export function alarmWord(formula) {
-  return formula.blind && formula.alarm !== "firing" ? `unknown, was ${formula.alarm}` : formula.alarm;
+// What is known beside the state: why there is no verdict, or the verdict. While a formula is blind, its alarm is what it was.
+export function verdictOf({ state, blind, alarm, outcome }) {
+  if (blind) return state === "blind" ? `alarm was ${alarm}` : "blind";
+  return outcome ? `verdict: ${outcome}` : "between episodes";
 }
 
 // Local date, time and zone, each figure in its place at every hour; an agent's clock may send any number.

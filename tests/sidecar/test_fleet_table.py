@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from monitor.cli.fleet_table import FleetTable
+from monitor.sidecar.web.fleet_table import FleetTable
 
 NOW = 1_800_000_000.0
 STATES = ("firing", "pending", "blind", "unknown", "fine")

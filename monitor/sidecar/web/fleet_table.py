@@ -1,4 +1,4 @@
-"""Terminal table of `cfmon run`: firing alarms, blind formulas, then every agent and formula.
+"""The overview as text, in a terminal and over HTTP: firing alarms, blind formulas, then every agent and formula.
 
 Order and colours are the same as on the status page. All information is in words; colours only repeat it. Control
 characters are removed from text that agents send.
@@ -6,6 +6,7 @@ characters are removed from text that agents send.
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -14,7 +15,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from monitor.cli.output import printable
+from monitor.errors import printable
+
+TEXT_COLUMNS: Final = 132
+TEXT_LINES: Final = 200
+"""Size of the table over HTTP."""
 
 LOG_LINES: Final = 5
 """Number of terminal lines that are left for the log above the table."""
@@ -144,6 +149,14 @@ class FleetTable:
         yield "-" if row["seq"] is None else str(row["seq"])
         yield "-" if agent["lag"] is None else _seconds(agent["lag"])
         yield f"{_seconds(max(0, round(self._overview['now'] - agent['last_message'])))} ago"
+
+
+def as_text(overview: dict[str, Any]) -> str:
+    """Return the table of a document of `/api/overview` as plain text."""
+    console = Console(file=io.StringIO(), width=TEXT_COLUMNS, height=TEXT_LINES, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(FleetTable(overview, overview["status"]["client_id"], "", ended=False))
+    return capture.get()
 
 
 def _number(value: float | None) -> str:
