@@ -113,7 +113,7 @@ def test_rows_stand_in_the_order_of_the_status_page() -> None:
         *(["cid", "formula1"], ["cid", "formula0"], ["bob", "formula1"], ["ada", "formula1"]),
         *(["ada", "formula0"], ["bob", "formula0"]),
     ]
-    assert "BLIND gap" in text
+    assert "blind: gap" in text
     assert "1 firing, 1 pending, 1 blind, 1 unknown, 2 fine; 3 agents" in text
 
 

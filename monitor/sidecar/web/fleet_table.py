@@ -122,7 +122,7 @@ class FleetTable:
         if not rows:
             return Text("no agent has sent a step yet" if not agents else "no formula is configured", style="dim")
         table = Table(box=None, header_style="dim", pad_edge=False)
-        for name, justify in (("agent", "left"), ("formula", "left"), ("alarm", "left"), ("outcome", "left")):
+        for name, justify in (("agent", "left"), ("formula", "left"), ("state", "left"), ("verdict", "left")):
             table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
         for name in ("value", "required", "alternative", "step", "lag", "last step"):
             table.add_column(name, justify="right", no_wrap=True)
@@ -139,9 +139,9 @@ class FleetTable:
     def _cells(self, agent: dict[str, Any], row: dict[str, Any]) -> Iterator[RenderableType]:
         yield agent["name"]
         yield row["name"]
-        alarm = "unknown" if row["blind"] and row["alarm"] != "firing" else row["alarm"]
-        yield Text(alarm.upper() if alarm == "firing" else alarm, STYLES[row["state"]])
-        yield Text(f"BLIND {row['blind']}", STYLES["blind"]) if row["blind"] else Text(row["outcome"] or "-")
+        state = row["state"]
+        yield Text(state.upper() if state in ("firing", "blind") else state, STYLES[state])
+        yield Text(f"blind: {row['blind']}", STYLES["blind"]) if row["blind"] else Text(row["outcome"] or "-")
         threshold, alternative = row["threshold"], row["alternative"]
         yield _number(row["value"])
         yield "-" if threshold is None else f"{threshold['comparison']} {_number(threshold['bound'])}"
