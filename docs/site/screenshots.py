@@ -36,7 +36,7 @@ ENDING: Final = 30.0
 """Seconds in which a process has to end before it is killed."""
 CALM: Final = f"#agents tr[data-state='fine']:has(a:text-is('{SILENT}'))"
 INCIDENT: Final = (
-    "body:has(#firing > li:only-child):has(#agents tr[data-state='firing'] td:text-is('regret'))"
+    "body:has(#firing > li:only-child):has(#agents tr[data-state='firing'] td:text-is('verdict: regret'))"
     ":has(#agents tr[data-state='blind']):has(#strip-broker[data-on='no'])"
 )
 """One alarm fires, and one agent is blind."""
