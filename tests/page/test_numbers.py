@@ -219,10 +219,10 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
 def card(alarm: dict[str, Any], now: float | None = None) -> list[str]:
     times = f"since {moment(alarm['since_unix'])}"
     if alarm["state"] == "firing" and now is not None:
-        times += f", for {span(now - alarm['since_unix'])}"
+        times += f", for {span(math.floor(now) - math.floor(alarm['since_unix']))}"
     if alarm["state"] != "firing":
         times = f"from {moment(alarm['began_unix'])} to {moment(alarm['over_unix'])}"
-        times += f", for {span(alarm['over_unix'] - alarm['began_unix'])}"
+        times += f", for {span(math.floor(alarm['over_unix']) - math.floor(alarm['began_unix']))}"
     words = [alarm["state"].upper(), alarm["severity"], alarm["formula"]["name"], alarm["agent"], times]
     told = {**values(alarm), "required": required(alarm["threshold"]), "step": str(alarm["seq"])}
     return [" · ".join(words), alarm["summary"], *(f"{name}{text}" for name, text in told.items() if text)]

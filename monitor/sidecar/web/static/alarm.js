@@ -57,10 +57,13 @@ export function makeAlarm() {
 // The shape of an alarm's state: one that is over is fine only if the goal is met again.
 const SHAPES = { firing: "firing", resolved: "fine", ended: "unknown", removed: "unknown", unknown: "unknown" };
 
+// The time between two moments as they are shown, without fractions of a second.
+const length = (from, to) => span(Math.floor(to) - Math.floor(from));
+
 function lasted(alarm) {
-  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}${alarm.now === undefined ? "" : `, for ${span(alarm.now - alarm.since_unix)}`}`;
+  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}${alarm.now === undefined ? "" : `, for ${length(alarm.since_unix, alarm.now)}`}`;
   if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; its end is unknown: the monitor was down`;
-  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}, for ${span(alarm.over_unix - alarm.began_unix)}`;
+  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}, for ${length(alarm.began_unix, alarm.over_unix)}`;
 }
 
 // ---- why ----
