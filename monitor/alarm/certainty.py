@@ -54,11 +54,10 @@ class Certainty:
         if not verdict.robust:
             # for `regret`, the own value and the advice are the same in every causal model; only the counterfactual
             # value differs
-            past = verdict.outcome in ("regret", "unavoidable") and verdict.quantities[0].robust is not False
-            unsure = f"Not certain{' if avoidable' * past}"
-            if self._brevity:
-                return unsure if past else f"{unsure}: models disagree"
-            return f"{unsure}: other causal models disagree"
+            if verdict.outcome in ("regret", "unavoidable") and verdict.quantities[0].robust is not False:
+                unsure = "unsure if avoidable" if self._brevity else "causal models disagree if it was avoidable"
+                return f"Certain {self._subject.now}; {unsure}"
+            return f"Not certain: {'' if self._brevity else 'other causal '}models disagree"
         stable = "stable " if verdict.causal_model == "stable" else ""
         return f"Every {stable}{'' if self._brevity > 1 else 'causal '}model agrees"
 

@@ -58,7 +58,7 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     scale = scale_of(numbers or [branch.value for branch in alarm.branches], ends, reward=alarm.reward)
     aside = ""
     if any(low < high for low, high in zip(ends[::2], ends[1::2], strict=True)):
-        reaches = f", {interval((min(ends), max(ends)), reward=alarm.reward)}" if scale.clipped else ""
+        reaches = f", all steps: {interval((min(ends), max(ends)), reward=alarm.reward)}" if scale.clipped else ""
         aside = f"hatched: {whose} over {BAND.get(alarm.evidence.causal_model, 'its bounds')}{reaches}"
     sheet.heading(f"What happened: the {what} at each step", aside)
     band = sheet.band(TALL, scale, percent=not alarm.reward)

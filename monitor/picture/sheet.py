@@ -223,7 +223,7 @@ class Sheet:
         if not runs:
             return
         rooms = [len(run) * timeline.cell - 1 for run in runs]
-        fits = [room >= min(width_of(run[0][1], SMALL), FLAT) for run, room in zip(runs, rooms, strict=True)]
+        fits = [room >= min(width_of(run[0][1], SMALL) + 4, FLAT) for run, room in zip(runs, rooms, strict=True)]
         tall = [width_of(run[0][1], SMALL) + 6 for run, flat in zip(runs, fits, strict=True) if not flat]
         height = min(max(tall, default=18.0), TALLEST)
         middle = self.y + height / 2 + 4

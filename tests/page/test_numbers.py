@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,7 +138,7 @@ def values(shown: dict[str, Any]) -> dict[str, str]:
     now = [at for at in shown.get("profile", ()) if at["offset"] == 0] if other else []
     asked = figures(shown)
     later = figures({"value": now[0]["nominal"], "alternative": {"value": now[0]["alternative"]}}) if now else asked
-    return {name: asked} if later == asked else {f"{name}, as the formula asks": asked, f"{name}, from now": later}
+    return {name: asked} if later == asked else {f"looking back: {name}": asked, f"from now: {name}": later}
 
 
 def beside(formula: dict[str, Any]) -> str:
@@ -163,9 +163,10 @@ def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
 def newest(formula: dict[str, Any]) -> list[str]:
     """What the key of a chart says: the newest of each curve, and when that was."""
     curve, alternative = formula["curve"], formula["alternative"]
-    said = [f"{'nominal' if alternative else 'value'} {number(curve['value'][-1]) or 'no value'}"]
+    back = ", looking back" if any(at["offset"] > 0 for at in formula["profile"]) else ""
+    said = [f"{'nominal' if alternative else 'value'}{back} {number(curve['value'][-1]) or 'no value'}"]
     if alternative:
-        said.append(f"{alternative['name']} {number(curve['alternative'][-1]) or 'no value'}")
+        said.append(f"{alternative['name']}{back} {number(curve['alternative'][-1]) or 'no value'}")
     if formula["threshold"]:
         said.append(f"required {required(formula['threshold'])}")
     return [*said, f"newest, at {moment(curve['time'][-1])}"]
@@ -216,7 +217,8 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
     return shown
 
 
-def card(alarm: dict[str, Any], now: float | None = None) -> list[str]:
+def card(alarm: dict[str, Any], now: float | None = None, began: Sequence[float] = ()) -> list[str]:
+    """What the card of an alarm says; `began`: when the known alarms of its agent and formula began."""
     times = f"since {moment(alarm['since_unix'])}"
     if alarm["state"] == "firing" and now is not None:
         times += f", for {span(math.floor(now) - math.floor(alarm['since_unix']))}"
@@ -224,8 +226,18 @@ def card(alarm: dict[str, Any], now: float | None = None) -> list[str]:
         times = f"from {moment(alarm['began_unix'])} to {moment(alarm['over_unix'])}"
         times += f", for {span(math.floor(alarm['over_unix']) - math.floor(alarm['began_unix']))}"
     words = [alarm["state"].upper(), alarm["severity"], alarm["formula"]["name"], alarm["agent"], times]
-    told = {**values(alarm), "required": required(alarm["threshold"]), "step": str(alarm["seq"])}
-    return [" · ".join(words), alarm["summary"], *(f"{name}{text}" for name, text in told.items() if text)]
+    many = sum(each > now - 86_400 for each in began) if now is not None and alarm["state"] == "firing" else 0
+    return [" · ".join([*words, *([f"{many} alarms in a day"] if many > 1 else [])]), alarm["summary"]]
+
+
+def beginnings(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[float]:
+    """When the alarms of the agent and formula of one began; in a list of alarms, or in the outline of a day."""
+
+    def formula(each: dict[str, Any]) -> str:
+        return str(each["formula"] if isinstance(each["formula"], str) else each["formula"]["name"])
+
+    about = (alarm["agent"], formula(alarm))
+    return [each["began_unix"] for each in alarms if (each["agent"], formula(each)) == about]
 
 
 def numbers_in(told: object) -> Iterator[str]:
@@ -293,8 +305,7 @@ READ = """() => {
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
   alarms: [...document.querySelectorAll(".cards > li:has(.actions)")].map(
-    (card) => [".head span:last-child", ".summary", ".facts > div"].flatMap(
-      (what) => [...card.querySelectorAll(what)].map((each) => each.textContent))),
+    (card) => [".head span:last-child", ".summary"].map((what) => card.querySelector(what).textContent)),
   };
 }"""
 
@@ -317,7 +328,9 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         more += [cell for row in expected for cell in row]
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
     assert shown["state"] == state
-    assert shown["alarms"] == (cards := [card(alarm, told["now"]) for alarm in told["alarms"]])
+    assert shown["alarms"] == (
+        cards := [card(alarm, told["now"], beginnings(told["alarms"], alarm)) for alarm in told["alarms"]]
+    )
     assert strangers(shown["text"], told, state, *more, *(each[0] for each in cards)) == []
 
 
@@ -343,7 +356,10 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
         for formula in agent["formulas"]
     ]  # fmt: skip
     assert shown["rows"] == rows
-    cards = [*(card(alarm, told["now"]) for alarm in told["firing"]), *map(card, told["recent"])]
+    cards = [
+        *(card(alarm, told["now"], beginnings(told["day"], alarm)) for alarm in told["firing"]),
+        *map(card, told["recent"]),
+    ]
     assert shown["alarms"] == cards
     about = f"{told['status']['model']['name']} {told['status']['model']['sha256'][:12]}"
     more = [

@@ -115,9 +115,7 @@ def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explaine
     assert card.inner_text() == fired
     [alarm] = scene.board.alarms()
     moment = page.locator("#why-moment")
-    assert moment.inner_text().startswith(
-        f"The picture shows the moment the alarm fired: step {alarm['fired']['seq']}, "
-    )
+    assert moment.inner_text().startswith(f"When it fired: step {alarm['fired']['seq']}, ")
     scene.step("robot-danger", 38)
     expect(told).not_to_have_text(fired, timeout=SOON)
     [newest] = scene.board.alarms()

@@ -57,7 +57,7 @@ def test_a_scale_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     lows, highs = zip(*(moment.bounds for moment in alarm.history if moment.bounds is not None), strict=True)
     hatched = "hatched: fallback over every causal model"
     monkeypatch.setattr(sheet, "WIDEST", 0.0)
-    assert f"{hatched}, {100 * min(lows):.1f} to {100 * max(highs):.1f} %" in words(draw(alarm, GRID))
+    assert f"{hatched}, all steps: {100 * min(lows):.1f} to {100 * max(highs):.1f} %" in words(draw(alarm, GRID))
     monkeypatch.setattr(sheet, "WIDEST", 1e9)
     assert hatched in words(draw(alarm, GRID))
     monkeypatch.undo()

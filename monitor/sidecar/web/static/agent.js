@@ -1,7 +1,7 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
   POLICY_ASSUMED, ago, at, between, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
-  moment, part, put, required, sync, tell, values, verdictOf,
+  moment, part, put, repeatsOf, required, sync, tell, values, verdictOf,
 } from "./common.js";
 import { makeAlarm, makeProfile } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -10,6 +10,8 @@ import { makeRecourse } from "./recourse.js";
 import { makeReliability } from "./reliability.js";
 
 const name = new URLSearchParams(location.search).get("name") ?? "";
+// Alarms in an answer.
+const MOST = 1000;
 const seen = { told: null };
 put(at("title"), name || "No agent selected");
 document.title = `${name} · Counterfactual monitor`;
@@ -78,6 +80,12 @@ function spanFor({ alarms, formulas, now }) {
   return [WINDOW, 3600, 86_400].find((seconds) => first >= now - seconds) ?? 0;
 }
 
+// The alarms; one that fires says how often its formula did.
+function shownAlarms({ alarms, now }) {
+  const before = grouped(alarms, (alarm) => alarm.formula.name);
+  return alarms.map((alarm) => ({ ...alarm, now, repeats: alarm.state === "firing" ? repeatsOf(before.get(alarm.formula.name), now, alarms.length >= MOST) : "" }));
+}
+
 // The formulas, over the time that is chosen.
 function showFormulas(told) {
   const alarms = grouped(told.alarms, (alarm) => alarm.formula.name);
@@ -96,7 +104,7 @@ function show(told) {
   const fresh = seen.told === null;
   if (fresh) at("span").value = String(spanFor(told));
   showFormulas(told);
-  sync(at("alarms"), told.alarms.map((alarm) => ({ ...alarm, now: told.now })), (alarm) => alarm.id, makeAlarm);
+  sync(at("alarms"), shownAlarms(told), (alarm) => alarm.id, makeAlarm);
   const firing = told.alarms.filter((alarm) => alarm.state === "firing").length;
   document.title = `${firing ? `(${firing}) ` : told.problem || !told.known ? "(?) " : ""}${name} · Counterfactual monitor`;
   seen.told = told;

@@ -14,19 +14,17 @@ export function makeAlarm() {
   let alarm = null;
   const [mark, shape, title] = [element("span", "mark"), makeShape(), element("span")];
   const [head, summary, blindness] = [element("p", "head", mark, shape, " ", title), makeSentence("summary"), element("p", "blindness word-blind")];
-  const numbers = makeFacts();
   const why = element("button", "", "Why?");
   why.type = "button";
   why.addEventListener("click", () => explain(alarm));
   const page = element("a", "page", "the agent's page");
   const proof = element("a", "proof", "evidence");
-  const bundle = element("a", "bundle", "with model and policies (zip)");
-  bundle.setAttribute("aria-label", "evidence with model and policies, as a zip file");
+  const bundle = element("a", "bundle", "evidence with model and policies (zip)");
   const runbook = element("a", "runbook", "what to do");
   runbook.target = "_blank";
   runbook.rel = "noreferrer";
   mark.setAttribute("aria-hidden", "true");
-  const card = element("li", "", head, summary, blindness, numbers, element("div", "actions", why, page, proof, bundle, runbook));
+  const card = element("li", "", head, summary, blindness, element("div", "actions", why, runbook, page, proof, bundle));
   return part(card, (told) => {
     alarm = told;
     const firing = alarm.state === "firing";
@@ -35,10 +33,9 @@ export function makeAlarm() {
     put(mark, firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
     shape.hidden = firing;
     shape.render(SHAPES[alarm.state]);
-    put(title, `${alarm.state.toUpperCase()} · ${alarm.severity} · ${alarm.formula.name} · ${alarm.agent} · ${lasted(alarm)}`);
+    put(title, [alarm.state.toUpperCase(), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
     head.className = `head word-${alarm.state}`;
     summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
-    numbers.render([...values(alarm), ["required", required(alarm.threshold)], ["step", String(alarm.seq)]]);
     put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
     proof.hidden = bundle.hidden = !alarm.evidence;
     why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
@@ -89,7 +86,7 @@ function makeExplanation() {
   put(close, "Close");
   const facts = makeFacts();
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
-  const [when, wait] = [named("p", "why-moment", "quiet"), named("p", "why-wait")];
+  const [times, when, wait] = [element("p", "quiet"), named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
   const picture = named("div", "why-picture");
   const frame = named("div", "why-frame", "scroll");
@@ -101,7 +98,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), summary, facts, wait, when, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), times, summary, facts, wait, when, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -113,7 +110,7 @@ function makeExplanation() {
     const wanted = () => turn === turns;
     frame.hidden = true;
     links.replaceChildren();
-    put(when, `The picture shows the moment the alarm fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}.`);
+    put(when, `When it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}`);
     put(wait, alarm.evidence ? "The picture is being drawn from the evidence, which takes a while …" : "There is no evidence to draw.");
     if (!alarm.evidence) return;
     const bundle = element("a", "", "evidence with model and policies");
@@ -133,7 +130,8 @@ function makeExplanation() {
     put(word, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
-    facts.render([...values(alarm), ["required", required(alarm.threshold)], ["step", String(alarm.seq)], ["time", lasted(alarm)]]);
+    put(times, lasted(alarm));
+    facts.render([...values(alarm), ["required", required(alarm.threshold)], ["step", String(alarm.seq)]]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);

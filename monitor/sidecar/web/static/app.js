@@ -1,6 +1,6 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, ago, agentPage, at, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, required,
+  POLICY_ASSUMED, ago, agentPage, at, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf, required,
   sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm } from "./alarm.js";
@@ -178,7 +178,7 @@ function sayBriefly(state, some, none, why) {
   const line = at(`${state}-none`);
   line.className = why ? "unknown" : "";
   const count = seen.told.states[state];
-  put(line, why ? (count ? "There may be more." : "None is known.") : count ? some : none);
+  put(line, why ? (count ? "There may be more." : "None known.") : count ? some : none);
 }
 
 // Names of agents with blind formulas, and the number of further blind formulas.
@@ -216,7 +216,7 @@ function describeSystem(told, lost) {
   const untested = doubt.model.doubted === null && !others;
   const about = `${aboutModel(doubt.model)}${others && ` Below: ${others}.`}`;
   sayOf("model", "doubt-model", doubt.model.doubted === true || Boolean(others), about, lost || (untested && "the model has not been tested against any step yet"));
-  const longest = lag && `${lag.seconds.toFixed(2)} s at most (${lag.agent})`;
+  const longest = lag && `${lag.seconds.toFixed(2)} s at most, of the messages that arrive (${lag.agent})`;
   sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && "no step with a time yet"));
 }
 
@@ -246,7 +246,9 @@ function show(told) {
     put(at(`${state}-count`), String(count));
     at(`strip-${state}`).dataset.on = count > 0 ? "yes" : "no";
   }
-  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now }));
+  const before = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
+  const repeats = ({ agent, formula }) => repeatsOf(before.get(`${agent} ${formula.name}`) ?? [], told.now, told.count.day > told.day.length);
+  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now, repeats: repeats(alarm) }));
   sync(at("firing"), firing, (alarm) => alarm.id, makeAlarm);
   sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);

@@ -216,9 +216,10 @@ export function makeChart() {
     const pointed = cursor.time !== null && cursor.time >= axes.from;
     const n = pointed ? indexAt(cursor.time) : curve.time.length - 1;
     const figure = (column) => number(column[n]) || "no value";
-    keys[0].render([formula.alternative ? "nominal" : "value", figure(curve.value)]);
+    const back = formula.profile.some(({ offset }) => offset > 0) ? ", looking back" : "";
+    keys[0].render([`${formula.alternative ? "nominal" : "value"}${back}`, figure(curve.value)]);
     keys[1].hidden = !formula.alternative;
-    if (formula.alternative) keys[1].render([formula.alternative.name, figure(curve.alternative)]);
+    if (formula.alternative) keys[1].render([`${formula.alternative.name}${back}`, figure(curve.alternative)]);
     keys[2].hidden = !formula.threshold;
     if (formula.threshold) keys[2].render(["required", required(formula.threshold)]);
     put(when, `${pointed ? "at" : "newest, at"} ${moment(curve.time[n] ?? cursor.time)}`);

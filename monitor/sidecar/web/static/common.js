@@ -129,6 +129,12 @@ export function makeFold(list, button, most, about = () => "") {
   return { render };
 }
 
+// How many of the alarms of an agent's formula began in the last day, in words; `more`: perhaps not all are known.
+export function repeatsOf(alarms, now, more) {
+  const count = alarms.filter(({ began_unix: began }) => began > now - 86_400).length;
+  return count > 1 ? `${more ? "at least " : ""}${count} alarms in a day` : "";
+}
+
 // Sentences, each a line of its own.
 export function makeDetails() {
   const list = element("ul", "details");
@@ -213,13 +219,13 @@ export function figures(formula) {
   return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
 }
 
-// The values as facts: at the moment that the formula is about, and, if that was another one, from now on.
+// The values as facts: at the moment that the formula looks back to, if it does, and from now on.
 export function values({ value, alternative, profile = [] }) {
   const name = alternative ? `nominal vs ${alternative.name}` : "value";
   const asked = figures({ value, alternative });
   const now = alternative && profile.find(({ offset }) => offset === 0);
   const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }) : asked;
-  return later === asked ? [[name, asked]] : [[`${name}, as the formula asks`, asked], [`${name}, from now`, later]];
+  return later === asked ? [[name, asked]] : [[`looking back: ${name}`, asked], [`from now: ${name}`, later]];
 }
 
 export const stepsAgo = (count) => (count === 0 ? "now" : `${count} step${count === 1 ? "" : "s"} ago`);
