@@ -43,8 +43,8 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "observation": (
         "whole number, text or `null`",
         (
-            "In place of `state` if the model has hidden states: the observation by number or by name; `null`: the "
-            "sensor said nothing."
+            "In place of `state` if the model has hidden states: the observation by number or by name; `null` if "
+            "the sensor gave no observation."
         ),
     ),
     "action": (
