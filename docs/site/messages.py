@@ -86,7 +86,7 @@ WORDS: Final[Mapping[object, str]] = {
     object: "anything",
     msgspec.UnsetType: "left out",
 }
-LISTED: Final = ("fired.alternative",)
+LISTED: Final = ("fired.alternative", "bands.alternative")
 """Fields whose own fields are listed elsewhere in the same table."""
 
 
