@@ -508,7 +508,10 @@ class Drawn(msgspec.Struct, frozen=True):
     """Settings and seed of a sampled verdict: together with the path, enough to draw its samples again."""
 
     sampling: Sampling
-    """Settings of the sampling."""
+    """The settings `sampling` of the configuration, with three more. `delta`: half-width of the indifference region
+    around a threshold, as a fraction of the range of a world's outcome. `deviation`: the same for `R` and `delta(..)`
+    with the test `paper`, in standard deviations of a sample. `rewards`: smallest and largest reward of a step.
+    """
     seed: int
     """Seed of this verdict's noise."""
     first: int

@@ -86,8 +86,8 @@ WORDS: Final[Mapping[object, str]] = {
     object: "anything",
     msgspec.UnsetType: "left out",
 }
-LISTED: Final = ("fired.alternative", "bands.alternative")
-"""Fields whose own fields are listed elsewhere in the same table."""
+LISTED: Final = ("fired.alternative", "bands.alternative", "verdict.drawn.sampling")
+"""Fields whose own fields are listed elsewhere: in the same table, or on the page of the configuration."""
 
 
 def page(name: str) -> str:
