@@ -311,7 +311,7 @@ class Config(BaseSettings):
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
     """A model file, or a source such as `gymnasium:ID?argument=value` (see the help of `cfmon model info`). For a world
-    with numbers: a manifest (`.yaml`) or `module.py:name`. The monitor runs this Python file.
+    with numbers: a manifest (`.yaml`) or `module.py:name`; then the monitor runs this Python file.
     """
     state_encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = setting(
         StreamSettings, "encoder"
