@@ -145,10 +145,10 @@ Engine = Literal["auto", "exact", "sampled"]
 """How a formula is evaluated. `auto`: exactly if the limits allow it, otherwise by sampling."""
 
 BandsWhen = Literal["auto", "always", "off"]
-"""Which verdicts on a learned model get a credible band and a support."""
+"""Selects the verdicts on a learned model that get a credible band and a support."""
 
 RecourseWhen = Literal["auto", "always", "off"]
-"""For which missed goals of `regret` it is examined whether other decisions could have met them."""
+"""Selects the missed goals of `regret` for which it is examined whether other decisions could have met the goal."""
 
 Avoidable = Literal["foresight", "hindsight", "no"]
 """Whether a missed goal could have been met from the intervention on. `foresight`: by the policy that is best without
@@ -247,8 +247,8 @@ class BandSettings(msgspec.Struct, frozen=True):
     delta: Rate = 0.05
     """Probability that the guaranteed band misses the true value, for all answers together."""
     doubt: str = ""
-    """Why the model cannot be relied on if it says that handing over, or carrying on, does not suffice; empty if it
-    can. `cfmon init` writes the problems of the model here. The text is used for verdicts that have bands.
+    """Why the model must not be relied on if it says that handing over, or carrying on, does not suffice; empty if
+    there is no such reason. `cfmon init` writes the problems of the model here. Only verdicts with bands use this text.
     """
 
 
@@ -278,12 +278,12 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     actions: tuple[tuple[str, str], ...] = ()
     """Pairs of an action and the words for it in sentences: by its name in the model, or its number if it has none."""
     bands: BandsWhen = "auto"
-    """Which verdicts on a learned model get a credible band and a support. `auto`: verdicts that miss the goal, and all
-    verdicts while the alarm is pending or fires. Also `always` and `off`.
+    """Selects the verdicts on a learned model that get a credible band and a support. `auto`: verdicts that miss the
+    goal, and all verdicts while the alarm is pending or fires. Also `always` and `off`.
     """
     recourse: RecourseWhen = "auto"
-    """For which missed goals of `regret(...)` it is examined whether other decisions could have met them, and how few.
-    `auto`: missed goals while the alarm is pending or fires. Also `always` and `off`.
+    """Selects the missed goals of `regret(...)` for which the monitor examines whether other decisions could have met
+    the goal, and how few. `auto`: missed goals while the alarm is pending or fires. Also `always` and `off`.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -495,7 +495,8 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     worst and to the best, with all other rows as estimated. Left out otherwise.
     """
     support: int | None = None
-    """On a learned model: fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
+    """On a learned model: smallest number of visits among the rows that contribute 90 % of the answer. Left out
+    otherwise."""
     rests_on: RestsOn | None = None
     """On a learned model: recordings on which the value rests; for a difference of two worlds, in the first world. In a
     world with numbers, if the goal is missed, and for `handover(...)`: recordings behind the value of handing over now.
@@ -507,7 +508,10 @@ class Drawn(msgspec.Struct, frozen=True):
     """Settings and seed of a sampled verdict: together with the path, enough to draw its samples again."""
 
     sampling: Sampling
-    """Settings of the sampling."""
+    """The settings `sampling` of the configuration, with three more. `delta`: half-width of the indifference region
+    around a threshold, as a fraction of the range of a world's outcome. `deviation`: the same for `R` and `delta(..)`
+    with the test `paper`, in standard deviations of a sample. `rewards`: smallest and largest reward of a step.
+    """
     seed: int
     """Seed of this verdict's noise."""
     first: int
@@ -538,7 +542,8 @@ class Bands(msgspec.Struct, frozen=True):
     fits: int = 0
     """In a learned world with numbers: number of fits to resampled recordings that give the credible band."""
     doubt: str = ""
-    """Why the model cannot be relied on when it denies something, as configured; empty if it can."""
+    """`bands.doubt` of the configuration: why the model must not be relied on if it denies something; otherwise empty.
+    """
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -756,7 +761,8 @@ class Alternative(msgspec.Struct, frozen=True, omit_defaults=True):
     bounds: tuple[float, float] | None
     """Smallest and largest value over the class of causal models; for a sampled verdict a confidence interval."""
     extremes: tuple[float, float] | None = None
-    """Least and greatest value over all possible outcomes of pairs that were never recorded; left out if all were."""
+    """Least and greatest value over all possible outcomes of pairs that were never recorded; left out if there are no
+    such pairs."""
 
 
 class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -767,8 +773,9 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     helps_now: bool | None
     """True if handing over now meets the goal and carrying on does not. For `handover(...)`: true if handing over now
     meets the goal, so that it is not too late. For a comparison of `delta(policy,nominal)@0`: true if it holds. `null`:
-    not known (while blind, for a sampled or undecided verdict, and if the answer depends on what was never recorded).
-    On a learned model false only if the credible band excludes the opposite and no problem with the model is known.
+    not known. This is so while blind (with `model_doubt`, only instead of false), for a verdict without a `profile` or
+    a sampled `delta`, and if the answer depends on what was never recorded. On a learned model false only if the
+    credible band excludes the opposite and no problem with the model is known.
     """
     latest_useful: int | None
     """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: at none, or not known. For

@@ -43,8 +43,8 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "observation": (
         "whole number, text or `null`",
         (
-            "In place of `state` if the model has hidden states: the observation by number or by name; `null`: the "
-            "sensor said nothing."
+            "In place of `state` if the model has hidden states: the observation by number or by name; `null` if "
+            "the sensor gave no observation."
         ),
     ),
     "action": (
@@ -86,8 +86,8 @@ WORDS: Final[Mapping[object, str]] = {
     object: "anything",
     msgspec.UnsetType: "left out",
 }
-LISTED: Final = ("fired.alternative",)
-"""Fields whose own fields are listed elsewhere in the same table."""
+LISTED: Final = ("fired.alternative", "bands.alternative", "verdict.drawn.sampling")
+"""Fields whose own fields are listed elsewhere: in the same table, or on the page of the configuration."""
 
 
 def page(name: str) -> str:

@@ -139,7 +139,7 @@ class FormulaText(msgspec.Struct, frozen=True):
     """Name and text of a formula."""
 
     name: str
-    """Its name in the configuration."""
+    """The formula's name in the configuration."""
     text: str
     """The formula's text, in the formula language."""
 
@@ -165,7 +165,7 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
     nominal_extremes: tuple[float, float] | None = None
     """Least and greatest own value over all outcomes of unrecorded pairs; left out if there are no such pairs."""
     alternative_extremes: tuple[float, float] | None = None
-    """Least and greatest value under the alternative, likewise."""
+    """Least and greatest value under the alternative, over all outcomes of unrecorded pairs."""
 
 
 class FiredMessage(msgspec.Struct, frozen=True):
@@ -182,7 +182,7 @@ class FiredMessage(msgspec.Struct, frozen=True):
     time: str | None
     """The time of that step."""
     time_unix: float | None
-    """The same, in seconds since the epoch."""
+    """`time` in seconds since the epoch."""
 
 
 class ValueBands(msgspec.Struct, frozen=True):
@@ -204,7 +204,7 @@ class AlertBands(msgspec.Struct, frozen=True):
     value: ValueBands | None
     """Bands of the agent's own value; `null` for a formula with several quantities."""
     alternative: ValueBands | None
-    """Bands of the value under the alternative; `null` for plain formulas."""
+    """Bands of the value under the alternative, with the fields of `bands.value`; `null` for plain formulas."""
     effect_credible: tuple[float | None, float | None] | None
     """Credible band of the effect."""
     effect_guaranteed: tuple[float | None, float | None] | None
@@ -268,7 +268,7 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Bounds of `value` over every causal model of the requested class; for a sampled verdict, a confidence interval.
     """
     robust: bool | None
-    """True if no causal model of the requested class changes the answer; `null` if none was requested."""
+    """True if no causal model of the requested class changes the answer; `null` if no class was requested."""
     profile: tuple[Offset, ...]
     """Own and alternative value for each offset of the takeover, smallest offset first; for `handover(F, Q, h)` the
     values of Q now; empty for other plain formulas."""
@@ -283,17 +283,17 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     time: str | None
     """Time of the newest change: the time of its step, or of a change of blindness."""
     time_unix: float | None
-    """The same, in seconds since the epoch."""
+    """`time` in seconds since the epoch."""
     since: str | None
     """Time of the step at which the breach began, with the first of the `alarm.for` bad verdicts."""
     since_unix: float | None
-    """The same, in seconds since the epoch."""
+    """`since` in seconds since the epoch."""
     late: bool
     """True if the newest step was older than `stream.max_lag` when it arrived."""
     sent: str | None
     """When this message was sent."""
     sent_unix: float | None
-    """The same, in seconds since the epoch."""
+    """`sent` in seconds since the epoch."""
     model: Named
     """The model used."""
     policies: tuple[Named, ...]
@@ -313,9 +313,9 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     bands: AlertBands | None = None
     """Uncertainty of the newest verdict on a model learned from data; left out for any other model."""
     rests_on: RestsOn | None = None
-    """The recorded steps on which the value of `alternative` rests; for a plain formula, on which `value` rests; for
-    `handover(...)` in a world with numbers, on which the value of handing over now rests. Left out if unknown, and for
-    models that are not learned."""
+    """The recorded steps behind the value of `alternative`; for a plain formula behind `value`; for `handover(...)` in
+    a world with numbers behind the value of handing over now. Left out if unknown, and for models that are not learned.
+    """
     recourse: AlertRecourse | None = None
     """Whether the missed goal of `regret(...)` could have been met, in the newest verdict. Left out if the goal is met,
     for every other formula, and if this was not examined (`recourse` in the configuration)."""

@@ -57,7 +57,7 @@ class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     proposed: int
     """The action to take instead."""
     proposed_name: str
-    """The words or the name for the proposed action, likewise."""
+    """The words for the proposed action in the configuration's `actions`, or its name in the model."""
     samples: int | None = None
     """Number of samples of which the value is the mean; left out if the value is exact."""
 

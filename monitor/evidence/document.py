@@ -64,7 +64,7 @@ class Evidence(msgspec.Struct, frozen=True):
     formula: str
     """The formula's name."""
     text: str
-    """Its text."""
+    """The formula's text."""
     causal_model: CausalModel
     """The class of causal models of the bounds. `gumbel`: no bounds. `world`: the world's own model, without bounds."""
     seq: int

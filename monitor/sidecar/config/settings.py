@@ -60,9 +60,8 @@ ENVIRONMENT_PREFIX = "CFMON_"
 class MqttConfig(Section):
     """The broker and the topics. `url` may contain a user name and a password, so it is never printed.
 
-    With `mqtts://` the broker must present a certificate for its host name, signed by an authority in `ca` (default:
-    the authorities that the system trusts). If the broker requires a certificate of the monitor, `certificate` and
-    `key` give it. All three are PEM files. The files of secrets and certificates are read again at each connection.
+    With `mqtts://` the broker must present a certificate for its host name, signed by an authority in `ca`. The files
+    of secrets and certificates are read again at each connection.
     """
 
     url: Annotated[Url, Field(repr=False)] = "mqtt://localhost:1883"
@@ -74,26 +73,26 @@ class MqttConfig(Section):
     password: SecretStr | None = None
     """Password at the broker. `password_file` or the environment variable `CFMON_MQTT__PASSWORD` is safer."""
     password_file: Path | None = None
-    """A file that contains the password; it is read again at each connection."""
+    """A file that contains the password."""
     ca: Path | None = None
     """PEM file of the authorities that may sign the broker's certificate; if absent, the system's authorities."""
     certificate: Path | None = None
     """PEM file of the monitor's certificate, if the broker requires one."""
     key: Path | None = None
-    """PEM file of the key of `certificate`, not encrypted; if absent, the key is in the file `certificate` too."""
+    """PEM file of the key of `certificate`, not encrypted. If absent, the file `certificate` also contains the key."""
     version: MqttVersion = "5"
     """MQTT version: `5` or `3.1.1`. If the broker refuses version 5, the monitor continues with 3.1.1."""
     steps: Pattern = "agents/+/steps"
-    """Topic on which agents publish their steps; its one `+` stands for the agent's name."""
+    """Topic on which agents publish their steps. The topic has exactly one `+`, which stands for the agent's name."""
     alerts: Topic = "cfmon/alerts"
     """Alerts are published on `<alerts>/<agent>/<formula>`."""
     status: Topic = "cfmon/status"
     """The status and the last will are published on `<status>/<client_id>`."""
     client_id: Name | None = None
-    """The monitor's MQTT client id. If absent, it is made of the host name and a digest, and kept in the store."""
+    """The monitor's MQTT client id. If absent, made from the host name and a digest, and kept in the store."""
     shard: ShardText | None = None
-    """`3/8`: monitor only the agents of shard 3 of 8; shards are numbered from 0. Needs `client_id`; the monitor
-    appends `-3-8` to it."""
+    """`3/8` means: monitor only the agents of shard 3 of 8. Shards are numbered from 0. `shard` needs `client_id`, to
+    which the monitor appends `-3-8`."""
     keepalive: Duration = 15.0
     """The broker regards the monitor as lost after a silence of 1.5 times this duration."""
 
@@ -146,7 +145,7 @@ class MqttConfig(Section):
 
 
 class ReorderConfig(Section):
-    """How long the monitor waits for a missing step before the step counts as lost and the formulas become blind."""
+    """How long the monitor waits for a missing step. After that, the step is lost and the formulas become blind."""
 
     steps: Count = setting(StreamSettings, "reorder_steps", ge=1, le=65536)
     wait: Duration = setting(StreamSettings, "reorder_wait")
@@ -232,12 +231,11 @@ class StreamConfig(Section):
 
 
 class HttpConfig(Section):
-    """Address of metrics, health and the status page, and who may read them; loopback by default.
+    """Address of the metrics, the health probes and the status page, and who may read them.
 
     If `token_file` is set, all requests except `/healthz`, `/readyz` and `/startupz` need the token in that file
-    (`Authorization: Bearer ...`). The file is read again at each request. `hosts`: host names accepted in the `Host`
-    header of requests, for requests that come through a proxy. On loopback without a token, only these names and the
-    names of loopback are accepted.
+    (`Authorization: Bearer ...`). The file is read again at each request. On loopback without a token, requests are
+    accepted only if their `Host` header is in `hosts` or is a name of loopback.
     """
 
     listen: Listen = "127.0.0.1:9108"
@@ -245,7 +243,7 @@ class HttpConfig(Section):
     token_file: Path | None = None
     """A file that contains the required bearer token."""
     url: Link | None = None
-    """Public address of the page, for links in alerts. If absent, `listen` is used, unless it means all addresses."""
+    """Public address of the page, for links in alerts. If absent, links use `listen`, unless it means all addresses."""
     hosts: Annotated[tuple[Host, ...], Field(max_length=100)] = ()
     """Further host names accepted in the `Host` header, for requests that come through a proxy."""
 
@@ -253,13 +251,12 @@ class HttpConfig(Section):
 class StoreConfig(Section):
     """What survives a restart: the database `path`, and the folders `evidence/` and `objects/` beside it.
 
-    With `path: null` nothing is kept. Evidence older than `keep` is removed. If the evidence exceeds `size`, the oldest
-    evidence is removed. Evidence ages while the monitor runs; the time between two runs counts as one day at most. With
-    `signing_key`, each piece of evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
+    For the age of evidence, the time between two runs of the monitor counts as one day at most. With `signing_key`,
+    each piece of evidence has an Ed25519 signature beside it, `evidence/<id>.sig`.
     """
 
     path: Path | None = Path("var/cfmon.sqlite")
-    """File of the database; with `null` nothing is kept."""
+    """File of the database. With `null`, nothing survives a restart."""
     keep: Duration = 30 * 86400.0
     """Evidence older than this is removed."""
     size: Size = 1_000_000_000
@@ -281,11 +278,12 @@ class LimitsConfig(Section):
     """Longer messages are rejected."""
     agents: Count = setting(StreamSettings, "agents", le=1_000_000)
     queue: Annotated[Count, Field(ge=1, le=1_000_000)] = 100_000
-    """Maximum number of steps in the inbox. With MQTT 5 the broker sends at most half as many before it waits for
-    acknowledgements. Some brokers send more, as with 3.1.1. If the inbox is full, the monitor stops reading. If the
-    inbox is still full after half a `keepalive`, steps are dropped, and their agents become blind."""
+    """Maximum number of steps in the inbox. If the inbox is full, the monitor stops reading. If the inbox is still full
+    after half a `keepalive`, steps are dropped, and their agents become blind. With MQTT 5 the broker sends at most
+    half of this number before it waits for acknowledgements, but some brokers send more. With 3.1.1 nothing limits
+    this."""
     deadline: Duration = 0.05
-    """How long one evaluation may take. Steps that do not fit wait for the next evaluation; agents take turns."""
+    """How long one evaluation may take. The remaining steps wait for the next evaluation. Agents take turns."""
 
 
 class LoggingConfig(Section):
@@ -312,8 +310,8 @@ class Config(BaseSettings):
     mqtt: MqttConfig = MqttConfig()
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
-    """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`. A world with
-    numbers is given as a manifest (`.yaml`), or as `module.py:name`; the monitor then runs this Python file.
+    """A model file, or a source such as `gymnasium:ID?argument=value` (see the help of `cfmon model info`). For a world
+    with numbers: a manifest (`.yaml`) or `module.py:name`; then the monitor runs this Python file.
     """
     state_encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = setting(
         StreamSettings, "encoder"
@@ -321,7 +319,7 @@ class Config(BaseSettings):
     policies: dict[Identifier, Path]
     """Name -> manifest of a policy; `nominal` is the policy that the agents run."""
     models: dict[Identifier, str] = {}
-    """Name -> another model over the same states, which formulas refer to as `model:name`."""
+    """Name -> another model over the same states. Formulas refer to this model as `model:name`."""
     path: PathConfig = PathConfig()
     """How much of an agent's past is kept."""
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
@@ -329,8 +327,8 @@ class Config(BaseSettings):
     labels: Annotated[dict[Name, Words], Field(max_length=1000)] = {}
     """Label of the model -> words for it in the sentences of alerts, for example `death: "the patient dies"`."""
     actions: Annotated[dict[ActionKey, Words], Field(max_length=1000)] = {}
-    """Action of the model (its name; its number if actions have no names) -> words for it in texts for people, for
-    example `10: "fluids low, vasopressor 2"`.
+    """Name of an action (its number if actions have no names) -> words for the action in texts for people, for example
+    `10: "fluids low, vasopressor 2"`.
     """
     sampling: SamplingConfig = SamplingConfig()
     """Error rates and limits of sampling."""

@@ -28,14 +28,14 @@ class WebhookConfig(Section):
     """Allow `http://` beyond loopback. Everyone on the network path can then read and change alerts."""
     secret_file: Path | None = None
     """A file that contains the secret that signs each post: `whsec_` followed by base64. While a secret is being
-    replaced, the file contains both, separated by a space. If absent, posts are not signed.
+    replaced, the file contains the old and the new secret, separated by a space. If absent, posts are not signed.
     """
     ca: Path | None = None
     """PEM file of the authorities that may sign the receiver's certificate; if absent, the system's authorities."""
     severities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)] | None = None
     """Severities of the alarms to post; if absent, all alarms are posted."""
     revisions: bool = True
-    """Post each new revision of a firing alarm too. With `false`, only its start and its end are posted."""
+    """Also post each new revision of a firing alarm. With `false`, only the start and the end are posted."""
     content_type: Literal["application/cloudevents+json", "application/json"] = "application/cloudevents+json"
     """Content type of a post. Use `application/json` for receivers that refuse the default, such as chat tools."""
     timeout: Duration = 10.0
