@@ -19,7 +19,7 @@ KERNEL_TESTS := $(addprefix tests/,causal exact sampled statistics stream runtim
 # What is compiled: the modules with a .pxd file (hatch_build.py).
 KERNELS := $(shell find monitor -name '*.pxd')
 # Packages without clock, I/O and randomness: everything in them can be tested.
-PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/evidence/audit.py,monitor/evidence/canonical.py,monitor/evidence/contradictions.py,monitor/evidence/document.py,monitor/evidence/effort.py,monitor/evidence/maker.py,monitor/evidence/rederivation.py,monitor/statistics/*,monitor/sampled/*,monitor/worlds/*,monitor/hidden/*,monitor/evaluation/*,monitor/picture/*,monitor/authoring/formats/*,monitor/authoring/learning/*,monitor/authoring/proposal/*
+PURE := monitor/types/*,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/evidence/audit.py,monitor/evidence/canonical.py,monitor/evidence/contradictions.py,monitor/evidence/document.py,monitor/evidence/effort.py,monitor/evidence/maker.py,monitor/evidence/rederivation.py,monitor/statistics/*,monitor/sampled/*,monitor/worlds/*,monitor/hidden/*,monitor/evaluation/*,monitor/picture/*,monitor/authoring/formats/*,monitor/authoring/learning/*,monitor/authoring/proposal/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all coverage bounds mutants docs gallery screenshots faults fuzz soak-truth soak-world bench experiments lint lock flink dashboards sbom format clean

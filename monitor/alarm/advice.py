@@ -8,7 +8,9 @@ from monitor.alarm.phrases import ACTING, DO, DOING, NEEDED, been, capital, deci
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Formula, InterventionRef, Regret, Test
 from monitor.logic.traversal import handover_goal
-from monitor.types import BlindReason, Handover, Verdict
+from monitor.types.alerts import Handover
+from monitor.types.stream_events import BlindReason
+from monitor.types.verdicts import Verdict
 
 
 class Advice:

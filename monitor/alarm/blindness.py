@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.types import BlindReason
+from monitor.types.stream_events import BlindReason
 
 
 class Blindness(msgspec.Struct, frozen=True):

@@ -12,7 +12,9 @@ from monitor.alarm.phrases import basis_text, capital, decimals, percent, steps
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import NOMINAL, Formula, Goal, InterventionRef, Probability, Regret, WorldRef
 from monitor.logic.traversal import handover_goal, quantity_goals
-from monitor.types import BlindReason, FormulaSpec, RestsOn, Verdict
+from monitor.types.specs import FormulaSpec
+from monitor.types.stream_events import BlindReason
+from monitor.types.verdicts import RestsOn, Verdict
 
 SAYS_NOTHING: Final = 0.9
 """Width, as a fraction of all possible values of a probability, from which a guaranteed band guarantees nothing."""

@@ -15,20 +15,10 @@ from monitor.alarm.verdict_cache import VerdictCache
 from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Formula, Goal, InterventionRef, Regret, Reward, Test, WorldRef
 from monitor.logic.traversal import goals, handover_goal
-from monitor.types import (
-    NO_EXTREMES,
-    AlarmState,
-    Alternative,
-    BlindReason,
-    Figures,
-    Fired,
-    Handover,
-    Judged,
-    Outcome,
-    Quantity,
-    Threshold,
-    Verdict,
-)
+from monitor.types.alerts import AlarmState, Alternative, Figures, Fired, Handover, Threshold
+from monitor.types.notices import Judged
+from monitor.types.stream_events import BlindReason
+from monitor.types.verdicts import NO_EXTREMES, Outcome, Quantity, Verdict
 
 SAME: Final = 1e-9
 """Difference up to which the two extremes of a value count as equal."""

@@ -9,7 +9,8 @@ from monitor.alarm.phrases import NEEDED, been, decimals
 from monitor.alarm.recourse_sentences import StepSentence, recourse_sentences
 from monitor.alarm.subject import NOW, Subject
 from monitor.logic.syntax import Formula, Goal, Regret, Test, WorldRef
-from monitor.types import FormulaSpec, Quantity, Verdict
+from monitor.types.specs import FormulaSpec
+from monitor.types.verdicts import Quantity, Verdict
 
 MOST_QUANTITIES: Final = 3
 """Maximum number of quantities that are listed for a formula with several."""

@@ -30,7 +30,10 @@ from typing import Final, Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from monitor.types import UNRECORDED, AlarmSpec, AlarmState, AlarmWhen, BlindReason, Verdict
+from monitor.types.alerts import AlarmState
+from monitor.types.specs import AlarmSpec, AlarmWhen
+from monitor.types.stream_events import BlindReason
+from monitor.types.verdicts import UNRECORDED, Verdict
 
 Place = Literal["clear", "pending", "firing"]
 Assessment = Literal["good", "bad", "breach", "neutral"]

@@ -19,20 +19,10 @@ from monitor.evaluation.models import AnyModel, sha256_of
 from monitor.model.formats import file_name
 from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
-from monitor.types import (
-    YEAR_10000,
-    Alert,
-    Alternative,
-    BlindReason,
-    Episode,
-    FormulaSpec,
-    Handover,
-    Outcome,
-    Quantity,
-    RestsOn,
-    Threshold,
-    Verdict,
-)
+from monitor.types.alerts import Alert, Alternative, Handover, Threshold
+from monitor.types.specs import FormulaSpec
+from monitor.types.stream_events import YEAR_10000, BlindReason, Episode
+from monitor.types.verdicts import Outcome, Quantity, RestsOn, Verdict
 from monitor.worlds import CheckedWorld
 from monitor.worlds.world_policies import WorldPolicy
 

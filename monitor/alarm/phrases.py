@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from monitor.logic.syntax import Comparison, InterventionRef
-from monitor.types import Departing, RestsOn, WrongRow
+from monitor.types.notices import Departing, WrongRow
+from monitor.types.verdicts import RestsOn
 
 MOST_DECIMALS = 12
 """Maximum number of decimals shown. Numbers that differ less are equal for a verdict too."""

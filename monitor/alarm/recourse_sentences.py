@@ -16,7 +16,8 @@ from monitor.alarm.phrases import capital, decimals
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
 from monitor.model.action_names import WordsOfActions
-from monitor.types import Avoidable, Changes, Recourse, State
+from monitor.types.stream_events import State
+from monitor.types.verdicts import Avoidable, Changes, Recourse
 
 
 class StepSentence(NamedTuple):

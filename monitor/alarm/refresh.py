@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from monitor.alarm.figures import figures_of
 from monitor.alarm.summary import tell
 from monitor.logic.parser import parse
-from monitor.types import Alert, Refreshed
+from monitor.types.alerts import Alert
+from monitor.types.notices import Refreshed
 
 _read: Final = lru_cache(maxsize=4096)(parse)
 """Parser that keeps its results."""

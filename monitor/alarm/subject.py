@@ -21,7 +21,8 @@ from monitor.logic.syntax import (
 )
 from monitor.logic.traversal import handover_goal
 from monitor.model.action_names import action_in_words
-from monitor.types import FormulaSpec, Verdict
+from monitor.types.specs import FormulaSpec
+from monitor.types.verdicts import Verdict
 
 LONGEST_QUOTE: Final = (60, 40, 24)
 """Maximum number of characters of a quoted formula, by brevity. A longer formula is named instead."""

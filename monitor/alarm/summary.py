@@ -22,7 +22,10 @@ from monitor.alarm.recourse_sentences import StepSentence
 from monitor.alarm.subject import LONGEST_NAME, Subject
 from monitor.alarm.verdict_cache import VerdictCache
 from monitor.logic.syntax import Formula
-from monitor.types import AlarmState, BlindReason, FormulaSpec, Verdict
+from monitor.types.alerts import AlarmState
+from monitor.types.specs import FormulaSpec
+from monitor.types.stream_events import BlindReason
+from monitor.types.verdicts import Verdict
 
 LONGEST: Final = 199
 """Maximum number of characters of a summary."""

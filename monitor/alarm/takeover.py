@@ -11,7 +11,8 @@ from typing import Final
 from monitor.alarm.phrases import NEEDED, decimals
 from monitor.logic import parse
 from monitor.logic.syntax import NOMINAL, And, Goal, InterventionRef, WorldRef
-from monitor.types import TakenOver, TakeoverOutcome, Verdict
+from monitor.types.notices import TakenOver, TakeoverOutcome
+from monitor.types.verdicts import Verdict
 
 _OUTCOMES: Final[dict[tuple[bool | None, bool | None], TakeoverOutcome]] = {
     (True, False): "needed",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from monitor.types import Verdict
+from monitor.types.verdicts import Verdict
 
 _T = TypeVar("_T")
 

@@ -18,7 +18,7 @@ from monitor.cli.init_settings import InitSettings, read_settings, settings_text
 from monitor.cli.learn_dynamics import checked_fits
 from monitor.cli.output import say
 from monitor.errors import ConfigError, printable
-from monitor.types import AlarmSpec
+from monitor.types.specs import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.columns import Roles

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import open_recording, recorded_files
-from monitor.types import AlarmSpec
+from monitor.types.specs import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.arrays import Bools

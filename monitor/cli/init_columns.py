@@ -13,10 +13,11 @@ import numpy as np
 import typer
 
 from monitor.arrays import AnyArray
+from monitor.authoring.learning.assigned_roles import ColumnRole
 from monitor.authoring.learning.batch import RowBatch, flags
 from monitor.authoring.learning.column_facts import Head, head_of
-from monitor.authoring.learning.column_roles import ROLES, SINGLE, ColumnRole, Proposal, proposed
-from monitor.authoring.learning.columns import Role, Roles, columns_named, guessed
+from monitor.authoring.learning.column_roles import Proposal, proposed
+from monitor.authoring.learning.columns import ROLES, SINGLE, Role, Roles, columns_named, guessed
 from monitor.authoring.learning.conditions import Condition, marker_condition, parsed
 from monitor.authoring.learning.learner import ALIASES, labels_of
 from monitor.authoring.learning.sentinels import FarValue, codes_of, decoded, far_values, missing_texts, number_text

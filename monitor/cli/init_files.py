@@ -237,7 +237,7 @@ def written_sample(
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.events import Connected, Evaluate, Message  # noqa: PLC0415 - likewise
     from monitor.sidecar.recording import Header, Recorder  # noqa: PLC0415 - likewise
-    from monitor.types import Instant  # noqa: PLC0415 - likewise
+    from monitor.types.stream_events import Instant  # noqa: PLC0415 - likewise
 
     loaded = assemble(folder / "config.yaml", {})
     header = Header("sample", loaded.config.digest, loaded.identity.model_sha256, __version__)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
     from monitor.cli.report_page import Row, Section
-    from monitor.types import RestsOn
+    from monitor.types.verdicts import RestsOn
 
 SETTINGS: Final = "init.yaml"
 

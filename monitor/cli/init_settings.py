@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from monitor.authoring.learning.column_roles import ROLES, Proposal
-from monitor.authoring.learning.columns import Role, expanded
+from monitor.authoring.learning.column_roles import Proposal
+from monitor.authoring.learning.columns import ROLES, Role, expanded
 from monitor.authoring.learning.left_out import DEFAULT
 from monitor.authoring.learning.sentinels import codes_of, number_text
 from monitor.cli.learn_dynamics import FITS

@@ -15,7 +15,8 @@ from monitor.model.encode import StateEncoder, encode_signal
 from monitor.policy import as_table
 from monitor.policy.controller import as_reader
 from monitor.stream.decode import validate
-from monitor.types import Observation, StreamSettings
+from monitor.types.specs import StreamSettings
+from monitor.types.stream_events import Observation
 
 if TYPE_CHECKING:
     from monitor.evaluation.models import AnyPolicy

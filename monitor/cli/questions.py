@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from monitor.cli.output import finish, print_json, progress
 from monitor.errors import ConfigError
 from monitor.model.formats import WORLDS, supported_forms
-from monitor.types import BandSettings, Sampling
+from monitor.types.specs import BandSettings, Sampling
 
 if TYPE_CHECKING:
     from monitor.evaluation.models import AnyModel
     from monitor.evaluation.visits import Needed
     from monitor.exact.recourse import RecourseReport
     from monitor.model import MDP
-    from monitor.types import Verdict
+    from monitor.types.verdicts import Verdict
 
 DEFAULT = Sampling()
 BANDS = BandSettings()

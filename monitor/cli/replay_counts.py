@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from monitor.cli.recorded_inputs import many
 from monitor.sidecar.events import Event, Message
-from monitor.types import Alert, Judged, Notice, Received
+from monitor.types.alerts import Alert
+from monitor.types.notices import Judged, Notice, Received
 
 
 @dataclass

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.replayed import Event, Replay
     from monitor.sidecar.config.load import Loaded
-    from monitor.types import FormulaSpec, Instant, Observation, RestsOn
+    from monitor.types.specs import FormulaSpec
+    from monitor.types.stream_events import Instant, Observation
+    from monitor.types.verdicts import RestsOn
 
 
 def report(

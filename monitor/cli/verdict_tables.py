@@ -20,7 +20,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
 from monitor.model.action_names import ActionNames, action_in_words
-from monitor.types import Drawn, Quantity, Verdict
+from monitor.types.verdicts import Drawn, Quantity, Verdict
 
 Path = Sequence[tuple[object, int | None]]
 MOST_PAIRS = 10

@@ -23,7 +23,8 @@ from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import goals_now, nested_goals, quantity_goals
-from monitor.types import Bands, BandSettings, RestsOn, Verdict
+from monitor.types.specs import BandSettings
+from monitor.types.verdicts import Bands, RestsOn, Verdict
 
 CARRIED = 0.9
 """Fraction of the total weight of the rows that determine `support`."""

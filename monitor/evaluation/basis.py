@@ -20,7 +20,7 @@ from monitor.logic.syntax import InterventionRef, Probability, Regret, Reward
 from monitor.logic.traversal import handover_goal, nested_goals, quantity_goals
 from monitor.model import MDP
 from monitor.model.unknown import never_recorded
-from monitor.types import RestsOn
+from monitor.types.verdicts import RestsOn
 
 FEW: Final = 5
 """Number of recorded steps below which a pair (state, action) counts as rarely recorded."""

@@ -32,7 +32,7 @@ from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled.handover import ERROR, TooLate
 from monitor.sampled.sampler import AnyQuestion, Path, Sampler
 from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
-from monitor.types import Drawn, Outcome, Quantity, Verdict
+from monitor.types.verdicts import Drawn, Outcome, Quantity, Verdict
 
 TRUE, FALSE = combine.Conjunction(()), combine.Disjunction(())
 """Known truth values, which need no test and no share of the error rates."""

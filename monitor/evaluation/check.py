@@ -27,7 +27,8 @@ from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.policy.controller import is_hidden
 from monitor.sampled import Enumerated, Simulator, VectorSimulator
-from monitor.types import BandSettings, CausalModel, Drawn, Engine, RequestedModel, Sampling, Verdict
+from monitor.types.specs import BandSettings, CausalModel, Engine, RequestedModel, Sampling
+from monitor.types.verdicts import Drawn, Verdict
 from monitor.worlds import CheckedWorld, Moment, World, is_world
 
 __all__ = ["NO_BOUNDS", "check", "check_many"]

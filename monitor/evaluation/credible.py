@@ -28,7 +28,7 @@ from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import InterventionRef, Probability, Reward
 from monitor.model import MDP
 from monitor.model.unknown import unknown_labels, unknown_states
-from monitor.types import BandSettings
+from monitor.types.specs import BandSettings
 
 MAX_DRAWS = 10_000
 """Maximum number of models drawn from the posterior."""

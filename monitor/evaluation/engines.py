@@ -33,7 +33,8 @@ from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
 from monitor.policy.controller import is_hidden
 from monitor.sampled import Enumerated
-from monitor.types import BandSettings, Drawn, FormulaSpec, RestsOn, Sampling, Verdict
+from monitor.types.specs import BandSettings, FormulaSpec, Sampling
+from monitor.types.verdicts import Drawn, RestsOn, Verdict
 from monitor.worlds import Moment, is_world
 from monitor.worlds.trial import some_moment
 

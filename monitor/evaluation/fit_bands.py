@@ -22,7 +22,8 @@ from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals_now, handover_goal, quantity_goals
-from monitor.types import Bands, BandSettings, Drawn, Verdict
+from monitor.types.specs import BandSettings
+from monitor.types.verdicts import Bands, Drawn, Verdict
 from monitor.worlds import Moment
 
 LEAST_FITS = 2

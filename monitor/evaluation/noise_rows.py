@@ -19,7 +19,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import MonitorError
 from monitor.sampled.noise import STATE, uniforms
-from monitor.types import Step
+from monitor.types.stream_events import Step
 from monitor.worlds import Abduction, CheckedWorld, Moment
 
 ORDER: Final = ("lowest", "2nd", "3rd", "4th", "5th", "6th", "7th", "highest")

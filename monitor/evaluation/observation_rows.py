@@ -14,7 +14,7 @@ import numpy as np
 from monitor.evaluation.noise_rows import CELLS, UniformRows, seed_of
 from monitor.hidden.filtering import NOTHING, Filter
 from monitor.sampled.noise import STATE, uniforms
-from monitor.types import Step
+from monitor.types.stream_events import Step
 
 
 class ObservationRows(UniformRows):

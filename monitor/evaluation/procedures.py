@@ -36,7 +36,8 @@ from monitor.statistics import (
     sample_size,
 )
 from monitor.statistics.samples import SLACK
-from monitor.types import Drawn, Sampling
+from monitor.types.specs import Sampling
+from monitor.types.verdicts import Drawn
 
 Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""

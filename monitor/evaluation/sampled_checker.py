@@ -21,7 +21,7 @@ from monitor.model import MDP
 from monitor.sampled import Sampler, Scene
 from monitor.sampled.sampler import AnyQuestion, Path
 from monitor.sampled.scene import has_nested
-from monitor.types import Drawn, Verdict
+from monitor.types.verdicts import Drawn, Verdict
 
 ERRORS = 3.0
 """Number of standard errors by which an estimated value must exceed a bound to count as beyond it."""

@@ -23,7 +23,7 @@ from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.model.sparse_rows import frozen
 from monitor.model.unknown import never_recorded
-from monitor.types import BandSettings
+from monitor.types.specs import BandSettings
 
 MOST: Final = 1 << 40
 """Number of visits of a row from which more make no difference. The remaining width comes from the class of causal

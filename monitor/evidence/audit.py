@@ -12,7 +12,8 @@ import msgspec
 from monitor.evidence.document import Evidence
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import And, Goal, Probability, WorldRef
-from monitor.types import CausalModel, TakeoverOutcome
+from monitor.types.notices import TakeoverOutcome
+from monitor.types.specs import CausalModel
 
 
 class Audited(msgspec.Struct, frozen=True):

@@ -13,7 +13,8 @@ from monitor.evidence.canonical import plain
 from monitor.evidence.document import Evidence
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import And, Goal
-from monitor.types import UNKNOWN_POLICY, AlarmSpec, FormulaSpec
+from monitor.types.specs import AlarmSpec, FormulaSpec
+from monitor.types.stream_events import UNKNOWN_POLICY
 
 TOLERANCE = 1e-9
 """Maximum accepted difference between a derived and a recorded number, relative to the larger of the number and 1."""

@@ -15,7 +15,10 @@ import msgspec
 
 from monitor.errors import EvidenceError
 from monitor.evidence.canonical import check_plain, map_of, members, pack, pack_plain, plain
-from monitor.types import CausalModel, Episode, State, TakeoverOutcome, Verdict
+from monitor.types.notices import TakeoverOutcome
+from monitor.types.specs import CausalModel
+from monitor.types.stream_events import Episode, State
+from monitor.types.verdicts import Verdict
 
 EVIDENCE_VERSION: Literal[2] = 2
 MAX_EVIDENCE_BYTES = 16 << 20

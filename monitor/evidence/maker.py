@@ -18,7 +18,10 @@ from monitor.alarm.verdict_cache import VerdictCache
 from monitor.evidence.canonical import list_of, map_of, pack
 from monitor.evidence.document import EVIDENCE_VERSION, TakeoverEvidence, seal
 from monitor.exact.evaluators import deployed_name
-from monitor.types import Alert, FormulaSpec, State, TakenOver
+from monitor.types.alerts import Alert
+from monitor.types.notices import TakenOver
+from monitor.types.specs import FormulaSpec
+from monitor.types.stream_events import State
 from monitor.worlds.world_policies import WorldPolicy
 
 STATES: Final = 65_536

@@ -27,7 +27,9 @@ from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, beliefs, judge
 from monitor.referee.numbers import Given, left, mean
 from monitor.referee.world_fits import credible_bands
-from monitor.types import BandSettings, Changes, RequestedModel, RestsOn, State, Verdict
+from monitor.types.specs import BandSettings, RequestedModel
+from monitor.types.stream_events import State
+from monitor.types.verdicts import Changes, RestsOn, Verdict
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.world_policies import WorldPolicy
 

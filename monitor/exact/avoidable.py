@@ -23,7 +23,8 @@ from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import Probability, Regret, Reward, Test
 from monitor.logic.traversal import nested_goals
 from monitor.model import MDP
-from monitor.types import UNRECORDED, Avoidable, CausalModel, Changes, Recourse, Verdict
+from monitor.types.specs import CausalModel
+from monitor.types.verdicts import UNRECORDED, Avoidable, Changes, Recourse, Verdict
 
 MOST_CHANGES: Final = 3
 """Largest number of changed decisions that are tried."""

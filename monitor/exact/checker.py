@@ -18,7 +18,8 @@ from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals, largest_offset
 from monitor.model import MDP
 from monitor.policy import PolicyTable
-from monitor.types import CausalModel, Verdict
+from monitor.types.specs import CausalModel
+from monitor.types.verdicts import Verdict
 
 SHORT = range(3)
 """One element for each pair of `Checker.some_path`."""

@@ -62,7 +62,8 @@ from monitor.model.confidence import IntervalRows, confidence_rows
 from monitor.model.rewards import aligned_rewards
 from monitor.model.unknown import leads_there, unknown_labels, unknown_states
 from monitor.policy import PolicyTable
-from monitor.types import UNKNOWN_POLICY, BandSettings
+from monitor.types.specs import BandSettings
+from monitor.types.stream_events import UNKNOWN_POLICY
 
 DELTA = BandSettings().delta
 """Default probability that the confidence set of learned rows misses any row at any time."""

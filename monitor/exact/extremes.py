@@ -17,7 +17,7 @@ from monitor.logic import Formula
 from monitor.logic.polarity import split_measure
 from monitor.logic.syntax import And, Const, Goal, InterventionRef, Not, Or, Regret, WorldRef
 from monitor.logic.traversal import handover_goal
-from monitor.types import NO_EXTREMES
+from monitor.types.verdicts import NO_EXTREMES
 
 Band = tuple[float, float]
 NOTHING = Const(value=True)

@@ -13,7 +13,7 @@ from monitor.model import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
 from monitor.policy.controller import is_hidden
-from monitor.types import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY
 
 
 def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:

@@ -24,7 +24,7 @@ from monitor.logic import Formula
 from monitor.logic.comparison import probability
 from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, handover_goal
-from monitor.types import CausalModel
+from monitor.types.specs import CausalModel
 
 Path = Sequence[tuple[int, int | None]]
 Measure = Probability | Reward

@@ -23,7 +23,7 @@ from monitor.logic.parser import error_at
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, Probability, Regret, Reward, Test, WorldRef
 from monitor.logic.traversal import nested_goals
-from monitor.types import Avoidable
+from monitor.types.verdicts import Avoidable
 
 __all__ = ["Decision", "Effect", "Plan", "PlannedChange", "RecourseQuery", "RecourseReport", "query_of", "recourse_of"]
 

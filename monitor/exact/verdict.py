@@ -30,7 +30,8 @@ from monitor.logic.syntax import (
     Test,
 )
 from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
-from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, ProfileExtremes, Quantity, Verdict
+from monitor.types.specs import CausalModel
+from monitor.types.verdicts import UNRECORDED, Bands, Outcome, ProfileExtremes, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "is_missed", "latest_useful", "regret_outcome", "resolve"]
 

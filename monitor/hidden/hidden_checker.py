@@ -23,7 +23,7 @@ from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Rewa
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
-from monitor.types import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Verdict
+from monitor.types.verdicts import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Verdict
 
 ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"

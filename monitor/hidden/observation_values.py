@@ -23,7 +23,7 @@ from monitor.model import MDP, encode_action_text
 from monitor.policy.controller import Reader, TableReader
 from monitor.policy.recurrent import RecurrentReader
 from monitor.policy.table import PolicyTable
-from monitor.types import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY
 
 
 class HiddenWorld:

@@ -15,8 +15,8 @@ MAX_LENGTH = 10_000
 """Most characters of a formula; usual formulas have a few hundred."""
 MAX_DEPTH = 100
 """Deepest nesting of a formula. Every traversal needs at most 7 frames for each level, and Python's stack has 1,000."""
-MAX_NODES = 20_000
-"""Most nodes of a formula after its sugar is expanded (`<=>` repeats its operands)."""
+MAX_PARTS = 20_000
+"""Most parts of a formula after its sugar is expanded (`<=>` repeats its operands)."""
 
 WORDS = {
     "$END": "the end of the formula",
@@ -87,8 +87,8 @@ def _check_shape(formula: Formula, text: str) -> None:
         depth, nodes = depth + 1, nodes + len(level)
         if depth > MAX_DEPTH:
             raise error_at(f"nested deeper than {MAX_DEPTH}", text, 0)
-        if nodes > MAX_NODES:
-            raise error_at(f"more than {MAX_NODES} parts once written out (each <=> doubles its operands)", text, 0)
+        if nodes > MAX_PARTS:
+            raise error_at(f"more than {MAX_PARTS} parts once written out (each <=> doubles its operands)", text, 0)
         deeper: list[tuple[Formula, bool]] = []
         for node, inside in level:
             _check_node(node, text, inside=inside)

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 from monitor.errors import InputError
 from monitor.model.centres import live_row
 from monitor.model.mdp import MDP
-from monitor.types import RawState
+from monitor.types.stream_events import RawState
 
 StateEncoder = Literal["index", "name", "valuation", "bins", "nearest"]
 

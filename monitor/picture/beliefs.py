@@ -38,7 +38,7 @@ from monitor.picture.scenes import LabelStates
 from monitor.picture.sheet import MARGIN, MOST_STEPS, SMALL, WIDTH, Sheet, timeline_of
 from monitor.picture.state_words import likeliest_in_words, state_in_words
 from monitor.picture.svg import ALTERNATIVE, NOMINAL, RULE, Canvas, Ink, Point
-from monitor.types import Quantity, Verdict
+from monitor.types.verdicts import Quantity, Verdict
 
 MOST_LABELS: Final = 4
 MOST_STATES: Final = 12

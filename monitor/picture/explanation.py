@@ -26,7 +26,8 @@ from monitor.model import MDP
 from monitor.model.action_names import WordsOfActions, action_in_words
 from monitor.picture.distribution import Distribution, Route, distribution_of, likeliest
 from monitor.policy import PolicyTable
-from monitor.types import AlarmSpec, FormulaSpec, Quantity, Verdict
+from monitor.types.specs import AlarmSpec, FormulaSpec
+from monitor.types.verdicts import Quantity, Verdict
 
 ROUTES = 6
 """Largest number of shown paths of a world. More paths cannot be distinguished."""

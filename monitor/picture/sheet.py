@@ -18,7 +18,7 @@ import numpy as np
 from monitor.evidence.document import Evidence
 from monitor.logic.syntax import Comparison
 from monitor.picture.svg import AHEAD, FAINT, FIRING, INK, PAPER, RULE, Anchor, Canvas, Ink, Point, width_of
-from monitor.types import YEAR_10000
+from monitor.types.stream_events import YEAR_10000
 
 WIDTH: Final = 760.0
 MARGIN: Final = 20.0

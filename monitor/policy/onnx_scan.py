@@ -44,7 +44,7 @@ _RANDOM = frozenset(
 _DEEPEST = 64
 """Deepest nesting that is accepted; this bounds the recursion of the scan. Protobuf itself stops at 100."""
 
-MAX_NODES = 10_000
+MAX_OPERATORS = 10_000
 """Most operators of a network; large networks have some hundred."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -82,8 +82,8 @@ def _scan(message: memoryview, kind: str, depth: int, found: _Found) -> None:
         raise PolicyError(f"its graphs nest deeper than {_DEEPEST} messages")
     if kind == "Node":
         found.nodes += 1
-        if found.nodes > MAX_NODES:
-            raise PolicyError(f"it has more than {MAX_NODES:,} operators")
+        if found.nodes > MAX_OPERATORS:
+            raise PolicyError(f"it has more than {MAX_OPERATORS:,} operators")
     for field, value in _fields(message):
         if isinstance(value, int):
             if kind == "Tensor" and field == _DATA_LOCATION and value != 0:

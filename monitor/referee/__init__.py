@@ -34,7 +34,8 @@ from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
-from monitor.types import BandSettings, RequestedModel, Verdict
+from monitor.types.specs import BandSettings, RequestedModel
+from monitor.types.verdicts import Verdict
 
 __all__ = ["TOO_LARGE", "beliefs", "judge"]
 

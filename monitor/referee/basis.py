@@ -23,7 +23,7 @@ from monitor.model.mdp import MDP
 from monitor.referee.residual import Residual, collect, expand
 from monitor.referee.transition import row
 from monitor.referee.world import MAIN, Frame, Setting, World, intervene, position
-from monitor.types import RestsOn
+from monitor.types.verdicts import RestsOn
 
 LIMIT = 200_000
 """Largest number of uses of one value."""

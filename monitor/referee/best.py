@@ -32,7 +32,7 @@ from monitor.logic.syntax import NOMINAL, Const, Goal, InterventionRef, Label, P
 from monitor.referee.residual import TRUE, PathResidual, Residual, collect, expand
 from monitor.referee.transition import Aim, Row, mean, row
 from monitor.referee.world import Frame, Setting, World, intervene, position
-from monitor.types import CausalModel
+from monitor.types.specs import CausalModel
 
 BEST_LIMIT = 2_000_000
 """Largest number of rows of one query: one for each offset, state, available action, residual, and changes left."""

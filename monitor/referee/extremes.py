@@ -39,7 +39,8 @@ from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.transition import Aim
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import MAIN, Frame, Setting
-from monitor.types import NO_EXTREMES, CausalModel
+from monitor.types.specs import CausalModel
+from monitor.types.verdicts import NO_EXTREMES
 
 Band = tuple[float, float]
 KNOWN = ("elsewhere", "unseen_end")

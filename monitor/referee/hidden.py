@@ -26,7 +26,8 @@ from monitor.referee.hidden_values import HiddenUnroll
 from monitor.referee.inputs import check_acted, check_models, named_actions
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
-from monitor.types import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, UNKNOWN_POLICY, Recourse, Verdict
+from monitor.types.stream_events import UNKNOWN_POLICY
+from monitor.types.verdicts import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Recourse, Verdict
 
 ROUNDING = 1e-9
 """Tolerance for the sum of a belief's weights, which must be 1."""

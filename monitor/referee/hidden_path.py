@@ -23,7 +23,7 @@ from typing import NamedTuple
 from monitor.errors import LimitError, PathError
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
-from monitor.types import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY
 
 LIMIT = 1_000_000
 """Largest number of places reached, counted along the path."""

@@ -19,7 +19,7 @@ from monitor.logic.parser import error_at
 from monitor.logic.syntax import Formula, Goal, Label, Regret
 from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
-from monitor.types import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY
 
 Path = Sequence[tuple[int, int | None]]
 

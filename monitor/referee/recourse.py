@@ -25,7 +25,9 @@ from monitor.referee.extremes import Extremes
 from monitor.referee.transition import Aim
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
-from monitor.types import UNKNOWN_POLICY, UNRECORDED, Avoidable, CausalModel, Changes, Recourse
+from monitor.types.specs import CausalModel
+from monitor.types.stream_events import UNKNOWN_POLICY
+from monitor.types.verdicts import UNRECORDED, Avoidable, Changes, Recourse
 
 MOST_CHANGES: Final = 3
 NESTED: Final = "decisions are not made for a goal with another one nested in it"

@@ -16,7 +16,7 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 from monitor.referee.row import counterfactual, extreme_mean, limits
 from monitor.referee.world import Setting, World, looked_up
-from monitor.types import CausalModel
+from monitor.types.specs import CausalModel
 
 Aim = Literal["value", "least", "most"]
 """The Gumbel-Max value, or the lower or upper bound over a class of causal models."""

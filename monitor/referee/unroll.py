@@ -31,7 +31,7 @@ from monitor.referee.best import Deciding, First
 from monitor.referee.residual import TRUE, Residual, collect, expand, looks_back, nested, present, window
 from monitor.referee.transition import Aim, Row, mean, mixed, row
 from monitor.referee.world import Frame, Setting, Step, World, intervene, position
-from monitor.types import CausalModel
+from monitor.types.specs import CausalModel
 
 LIMIT = 200_000
 """Largest number of rows of one query: one for each node and action, or for each node if the action does not matter."""

@@ -37,7 +37,8 @@ from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.recourse import Examiner
 from monitor.referee.transition import Aim
 from monitor.referee.world import Frame, position
-from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, Quantity, RestsOn, Verdict
+from monitor.types.specs import CausalModel
+from monitor.types.verdicts import UNRECORDED, Bands, Outcome, Quantity, RestsOn, Verdict
 
 Band = tuple[float, float]
 NO_GUARANTEE = (

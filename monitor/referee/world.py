@@ -29,7 +29,7 @@ from monitor.logic.syntax import InterventionRef
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee.row import counterfactual
-from monitor.types import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY
 
 MAIN = ""
 """The name of the model in which the path was observed."""

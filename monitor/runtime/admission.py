@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from monitor.types import Notice, Received
+from monitor.types.notices import Notice, Received
 
 ESTABLISHED: Final = 16
 """Accepted steps after which an agent is established and no longer dropped."""

@@ -17,7 +17,8 @@ from monitor.runtime.trust import ModelTrust
 from monitor.statistics.interval_odds import UNRECORDED_CELL
 from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.stream.session import Session, SessionState
-from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, Instant, Notice, Step, Trust
+from monitor.types.notices import Calibrated, Deviates, Ended, Notice, Trust
+from monitor.types.stream_events import BlindReason, Break, End, Instant, Step
 
 
 class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):

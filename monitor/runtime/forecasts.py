@@ -36,7 +36,9 @@ from monitor.logic.traversal import nested_goals, quantity_goals
 from monitor.runtime.held_path import held_path
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.path import SlidingPath
-from monitor.types import Calibrated, Calibration, Forecast, State, Verdict
+from monitor.types.notices import Calibrated, Calibration, Forecast
+from monitor.types.stream_events import State
+from monitor.types.verdicts import Verdict
 
 NOTHING_OWN: Final = "it asks for no probability under the agent's own policy"
 REWARD: Final = "it asks for a reward, and a mean does not come true or false"

@@ -19,21 +19,10 @@ from monitor.runtime.query import Query, QueryEvaluator
 from monitor.runtime.takeovers import Takeovers, TakeoversState
 from monitor.stream.path import SlidingPath
 from monitor.stream.session import Session
-from monitor.types import (
-    AlarmMoved,
-    Alert,
-    Blind,
-    BlindReason,
-    Fired,
-    Instant,
-    Judged,
-    Notice,
-    Refreshed,
-    Skipped,
-    State,
-    Step,
-    Verdict,
-)
+from monitor.types.alerts import Alert, Fired
+from monitor.types.notices import AlarmMoved, Blind, Judged, Notice, Refreshed, Skipped
+from monitor.types.stream_events import BlindReason, Instant, State, Step
+from monitor.types.verdicts import Verdict
 
 When = Literal["step", "time", "end"]
 """Trigger of an evaluation: a step, elapsed time, or the end of an episode."""

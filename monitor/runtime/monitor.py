@@ -45,21 +45,10 @@ from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.session import Session
 from monitor.stream.timer_queue import TimerQueue
 from monitor.stream.world_adapter import WorldAdapter
-from monitor.types import (
-    BandSettings,
-    Calibrated,
-    Calibration,
-    Forgotten,
-    FormulaSpec,
-    Instant,
-    Notice,
-    Observation,
-    Received,
-    RestsOn,
-    Sampling,
-    StreamSettings,
-    TrustSettings,
-)
+from monitor.types.notices import Calibrated, Calibration, Forgotten, Notice, Received
+from monitor.types.specs import BandSettings, FormulaSpec, Sampling, StreamSettings, TrustSettings
+from monitor.types.stream_events import Instant, Observation
+from monitor.types.verdicts import RestsOn
 from monitor.worlds import CheckedWorld, World
 
 __all__ = ["Monitor", "MonitorState", "Saved", "Waiting"]

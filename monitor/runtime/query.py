@@ -28,19 +28,10 @@ from monitor.runtime.held_path import held_path
 from monitor.runtime.shared_verdicts import SharedVerdicts
 from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream.session import Session
-from monitor.types import (
-    AlarmOnlyIf,
-    BandsWhen,
-    Drawn,
-    Engine,
-    FormulaSpec,
-    Outcome,
-    RecourseWhen,
-    RequestedModel,
-    Step,
-    Threshold,
-    Verdict,
-)
+from monitor.types.alerts import Threshold
+from monitor.types.specs import AlarmOnlyIf, BandsWhen, Engine, FormulaSpec, RecourseWhen, RequestedModel
+from monitor.types.stream_events import Step
+from monitor.types.verdicts import Drawn, Outcome, Verdict
 
 NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: any (or stable) to the formula"
 NEVER_ROBUST: Final = (

@@ -14,7 +14,7 @@ from monitor.runtime.monitor import MonitorState
 from monitor.runtime.trust import ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.fleet import joined_fleets, joined_number
-from monitor.types import Calibration, Contradictions
+from monitor.types.notices import Calibration, Contradictions
 
 
 class MonitorParts(msgspec.Struct, frozen=True):

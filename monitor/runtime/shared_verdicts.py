@@ -14,7 +14,8 @@ from monitor.exact.verdict import is_missed
 from monitor.logic import Formula
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.stream.path import SlidingPath
-from monitor.types import FormulaSpec, Recourse, Verdict
+from monitor.types.specs import FormulaSpec
+from monitor.types.verdicts import Recourse, Verdict
 
 ENTRIES: Final = 32_768
 """Maximum number of verdicts held for one formula, 1 KiB each. At the maximum, all are removed and collected anew."""

@@ -18,7 +18,8 @@ from monitor.errors import InputError
 from monitor.runtime.agent_monitor import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Saved
 from monitor.stream import seal, unseal
-from monitor.types import Instant, Notice, Observation
+from monitor.types.notices import Notice
+from monitor.types.stream_events import Instant, Observation
 
 __all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "step"]
 

@@ -33,7 +33,10 @@ from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import handover_goal, nested_goals
 from monitor.runtime.held_path import held_path
 from monitor.stream import SlidingPath
-from monitor.types import Drawn, Episode, FormulaSpec, Step, TakenOver, Verdict
+from monitor.types.notices import TakenOver
+from monitor.types.specs import FormulaSpec
+from monitor.types.stream_events import Episode, Step
+from monitor.types.verdicts import Drawn, Verdict
 
 NO_POLICY: Final = "it names no policy that could take over; regret(fallback@2, ..) and handover(fallback, ..) do"
 NESTED: Final = "its goal asks for a probability within a probability, which no observed state decides"

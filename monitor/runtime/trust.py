@@ -16,7 +16,9 @@ from monitor.statistics.betting_odds import Departure
 from monitor.statistics.fleet import FleetState, FleetTest, wrong_agents
 from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.statistics.row_tests import RejectedRow as Rejected
-from monitor.types import Contradictions, Departing, Notice, Step, Trust, TrustSettings, WrongAgent, WrongRow
+from monitor.types.notices import Contradictions, Departing, Notice, Trust, WrongAgent, WrongRow
+from monitor.types.specs import TrustSettings
+from monitor.types.stream_events import Step
 
 EVERYBODY: Final = "*"
 """Key of an acknowledgement for all agents."""

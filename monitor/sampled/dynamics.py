@@ -15,7 +15,7 @@ from monitor.model import MDP
 from monitor.sampled.noise import INPUTS, NOTHING, POSTERIOR, STATE, ObservedRow, race, uniforms
 from monitor.sampled.particle_rows import RowSource, as_rows
 from monitor.sampled.simulator import Simulator, VectorSimulator
-from monitor.types import State
+from monitor.types.stream_events import State
 from monitor.worlds import Abduction, CheckedWorld, Moment
 
 __all__ = ["Given", "Keys", "Pair", "ParticleDynamics", "RowDynamics", "State", "WorldDynamics", "dynamics_of", "same"]

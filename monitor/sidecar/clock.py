@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 
 class Clock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from monitor.types import Notice
+from monitor.types.notices import Notice
 
 
 class Publication(msgspec.Struct, frozen=True, omit_defaults=True):

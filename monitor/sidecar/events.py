@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):

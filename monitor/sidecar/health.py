@@ -16,7 +16,7 @@ from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.webhooks.webhooks import Webhooks
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 
 def tick_of(loaded: Loaded) -> float:

@@ -11,7 +11,7 @@ from typing import Final
 
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.config.settings import LoggingConfig
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 PAUSE: Final = 60.0
 """Seconds between two warnings of the same kind."""

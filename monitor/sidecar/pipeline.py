@@ -23,7 +23,9 @@ from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published
 from monitor.stream import agent_of, seal, unseal
-from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Judged, Notice, Received, Refreshed, TakenOver
+from monitor.types.alerts import Alert
+from monitor.types.notices import Blind, Forgotten, Judged, Notice, Received, Refreshed, TakenOver
+from monitor.types.stream_events import BlindReason, Instant
 
 __all__ = [
     "OFFLINE",

@@ -19,7 +19,7 @@ import msgpack
 
 from monitor.errors import RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 FORMAT: Final = "cfmon-recording"
 VERSION: Final = 2

@@ -17,7 +17,7 @@ from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, 
 from monitor.sidecar.recording import MAX_EVENT_BYTES, event_of
 from monitor.stream import agent_of, decode
 from monitor.stream.shard import shard_of
-from monitor.types import Episode
+from monitor.types.stream_events import Episode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -50,7 +50,7 @@ from monitor.sidecar.web.pictures import Pictures, command_for
 from monitor.sidecar.web.server import HttpServer
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.sidecar.worker import Worker
-from monitor.types import Alert
+from monitor.types.alerts import Alert
 
 LOG: Final = logging.getLogger("monitor.service")
 GOODBYE: Final = 3.5

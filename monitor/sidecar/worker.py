@@ -32,7 +32,9 @@ from monitor.sidecar.store.alarm_history import HistoryChanges
 from monitor.sidecar.store.journal import SnapshotSetting
 from monitor.sidecar.store.store import Store
 from monitor.stream.session import is_late
-from monitor.types import Alert, Instant, Received
+from monitor.types.alerts import Alert
+from monitor.types.notices import Received
+from monitor.types.stream_events import Instant
 
 LOG: Final = logging.getLogger("monitor.service")
 BACKLOG_MESSAGES: Final = 32

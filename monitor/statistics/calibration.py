@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from monitor.statistics.intervals import clopper_pearson
-from monitor.types import Calibration
+from monitor.types.notices import Calibration
 
 BINS: Final = 10
 """Number of bins of equal width; the last one includes 1."""

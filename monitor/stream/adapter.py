@@ -14,7 +14,8 @@ from monitor.arrays import Floats
 from monitor.errors import InputError
 from monitor.stream.deduplication import digest
 from monitor.stream.reorder_buffer import BufferedMessage
-from monitor.types import Break, Instant, Observation, RawState, StreamSettings
+from monitor.types.specs import StreamSettings
+from monitor.types.stream_events import Break, Instant, Observation, RawState
 
 Pair = tuple[Any, Any, tuple[float, ...]]
 

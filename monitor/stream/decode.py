@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from monitor.errors import ConfigError, InputError
 from monitor.stream.encoding import MAX_BYTES, unpack
-from monitor.types import YEAR_10000, Episode, Observation, RawInputs, RawState
+from monitor.types.stream_events import YEAR_10000, Episode, Observation, RawInputs, RawState
 
 __all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "is_plain", "validate"]
 

@@ -11,7 +11,7 @@ import math
 import msgspec
 
 from monitor.stream.digests import plain_digest, policy_word
-from monitor.types import Observation
+from monitor.types.stream_events import Observation
 
 DigestsState = tuple[bytes, int, bytes, int]
 """State of a `Deduplicator` as plain data; the arguments of `load`."""

@@ -13,7 +13,8 @@ from monitor.hidden.glances import impossible
 from monitor.model.encode import StateEncoder, encode_action, encode_signal, encode_state
 from monitor.policy.controller import Reader
 from monitor.stream.adapter import Adapter, Pair, excess_of, seen_state
-from monitor.types import UNKNOWN_POLICY, Break, Observation, StreamSettings
+from monitor.types.specs import StreamSettings
+from monitor.types.stream_events import UNKNOWN_POLICY, Break, Observation
 
 
 class HiddenAdapter(Adapter):

@@ -10,7 +10,8 @@ from monitor.model.mdp import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
 from monitor.stream.adapter import RELATIVE, Adapter, Pair, seen_state
-from monitor.types import Break, Observation, StreamSettings
+from monitor.types.specs import StreamSettings
+from monitor.types.stream_events import Break, Observation
 
 ROUNDING: Final = 1e-9
 """Additional allowed difference, as a fraction of the model's largest reward, for sums that cancel to almost 0."""

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from monitor.errors import InputError
-from monitor.types import Episode
+from monitor.types.stream_events import Episode
 
 PAGE: Final = 512
 """Number of episodes on a page of 4 KiB."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.types import BlindReason, State, Step
+from monitor.types.stream_events import BlindReason, State, Step
 
 NOMINAL: Final = "nominal"
 """Name of the deployed policy."""

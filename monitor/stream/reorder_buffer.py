@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from monitor.stream.deduplication import CONFLICTED, Deduplicator, DigestsState
 from monitor.stream.past_episodes import PastEpisodes, PastState
-from monitor.types import Break, Episode, State
+from monitor.types.stream_events import Break, Episode, State
 
 ENDED_REMEMBERED = 64
 """Number of ended episodes for which a repeated step can be distinguished from a late one. Older ones are in `past`."""

@@ -28,22 +28,9 @@ from monitor.stream.reorder_buffer import (
     ReorderBuffer,
     ReorderBufferState,
 )
-from monitor.types import (
-    UNKNOWN_POLICY,
-    Break,
-    Deviates,
-    End,
-    Episode,
-    Instant,
-    Notice,
-    Observation,
-    OffPolicy,
-    Received,
-    RewardMismatch,
-    State,
-    Step,
-    StreamSettings,
-)
+from monitor.types.notices import Deviates, Notice, OffPolicy, Received, RewardMismatch
+from monitor.types.specs import StreamSettings
+from monitor.types.stream_events import UNKNOWN_POLICY, Break, End, Episode, Instant, Observation, State, Step
 
 NOT_TAKEN_OVER: Final = ("nominal", UNKNOWN_POLICY)
 """Policies whose actions are compared with nominal's actions. Other policies took over."""

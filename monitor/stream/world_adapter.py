@@ -10,7 +10,8 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError, PathError
 from monitor.stream.adapter import RELATIVE, Adapter, Pair, excess_of, seen_state
-from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
+from monitor.types.specs import StreamSettings
+from monitor.types.stream_events import Break, Observation, RawInputs, RawState
 from monitor.worlds import CheckedWorld, Feature, Moment, numbers_of
 from monitor.worlds.world_policies import WorldPolicy
 

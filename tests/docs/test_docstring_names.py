@@ -152,7 +152,7 @@ def test_every_name_in_a_docstring_or_comment_exists(path: Path) -> None:
 def test_a_name_that_is_gone_is_found() -> None:
     for name in ("Alert.evidence_path", "monitor.types.Alarmed", "path.vanished", "json.dumped", "nowhere.py"):
         assert not exists(name), name
-    for name in ("Alert.path", "monitor.types.Alert", "monitor.types.Alert.path", "json.dumps", "types.py"):
+    for name in ("Alert.path", "monitor.types.Alert", "monitor.types.Alert.path", "json.dumps", "errors.py"):
         assert exists(name), name
     assert list(entries("Text.\n\nArgs:\n    one, two: both.\n        More: of it.\n    three: it.\n", "Args")) == [
         "one",

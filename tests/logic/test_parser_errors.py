@@ -10,7 +10,7 @@ from monitor.errors import FormulaError
 from monitor.logic import parse
 from monitor.logic import parser as parser_module
 from monitor.logic.grammar import MAX_HORIZON
-from monitor.logic.parser import MAX_DEPTH, MAX_LENGTH, MAX_NODES
+from monitor.logic.parser import MAX_DEPTH, MAX_LENGTH, MAX_PARTS
 from tests.tiers import examples
 
 LAW = settings(max_examples=examples(25, 400))
@@ -151,7 +151,7 @@ def test_too_deep() -> None:
 
 
 def test_as_large_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_module, "MAX_NODES", 9)
+    monkeypatch.setattr(parser_module, "MAX_PARTS", 9)
     parse('"a" <=> "b"')  # an and of two ors of a label and a negated one
     with pytest.raises(FormulaError, match="more than 9 parts"):
         parse('!("a" <=> "b")')
@@ -175,7 +175,7 @@ def test_too_long() -> None:
 
 def test_too_large_once_written_out() -> None:
     error = refused(" <=> ".join(['"a"'] * 20))
-    assert error.problem == f"more than {MAX_NODES} parts once written out (each <=> doubles its operands)"
+    assert error.problem == f"more than {MAX_PARTS} parts once written out (each <=> doubles its operands)"
     assert (error.line, error.column) == (1, 1)
     parse(" <=> ".join(['"a"'] * 8))
 

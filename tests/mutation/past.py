@@ -166,7 +166,7 @@ FAULTS: Final = (
     ),
     Fault(
         "tests of rewards and effects with nominal rates are the default",
-        (("monitor/types.py", 'test: TestName = "betting"', 'test: TestName = "paper"'),),
+        (("monitor/types/specs.py", 'test: TestName = "betting"', 'test: TestName = "paper"'),),
         ("tests/evaluation", "-k", "rate or betting or test"),
         compiled=True,
     ),

@@ -9,7 +9,7 @@ import pytest
 
 from monitor.errors import PolicyError
 from monitor.policy.export import perceptron_onnx, table_onnx
-from monitor.policy.onnx_scan import MAX_NODES, refuse_unsafe
+from monitor.policy.onnx_scan import MAX_OPERATORS, refuse_unsafe
 
 onnx = pytest.importorskip("onnx")
 helper = onnx.helper
@@ -212,6 +212,6 @@ def test_sparse_tensors_are_refused() -> None:
 
 def test_there_may_be_only_so_many_operators() -> None:
     many = model()
-    many.graph.node.extend([helper.make_node("Identity", ["x"], ["z"])] * MAX_NODES)
+    many.graph.node.extend([helper.make_node("Identity", ["x"], ["z"])] * MAX_OPERATORS)
     with pytest.raises(PolicyError, match=r"more than 10,000 operators"):
         refuse_unsafe(many.SerializeToString(), "p.yaml")

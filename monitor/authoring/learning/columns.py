@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from monitor.authoring.learning.conditions import marker_condition
 from monitor.errors import RecordingError
@@ -23,6 +23,8 @@ row's state, as in the monitor's messages.
 Role = Literal["episode", "order", "state", "next_state", "input", "action", "reward", "terminated", "truncated"]
 """Role of a column."""
 
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
 EPISODE: Final = ("episode", "episode_id", "episode_index", "episode_idx", "ep", "traj", "traj_id", "trajectory",
                   "trajectory_id", "run", "run_id", "rollout")  # fmt: skip
 ORDER: Final = ("seq", "frame_index", "step", "step_index", "timestep", "t", "time_step", "time", "timestamp")
@@ -31,6 +33,9 @@ REWARD: Final = ("reward", "next.reward", "r", "rew", "rewards")
 TERMINATED: Final = ("terminated", "next.terminated", "terminal", "done", "next.done", "is_terminal", "terminals")
 TRUNCATED: Final = ("truncated", "next.truncated", "timeout", "timeouts", "is_truncated")
 STATE: Final = ("state", "obs", "observation", "observation.state", "s", "observations")
+SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": ORDER, "action": ACTION, "reward": REWARD,
+                 "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
+"""The roles that at most one column has -> the names of columns, in small letters, that are known for the role."""
 NEXT: Final = ("next_", "next.", "new_")
 NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "ts", "date", "datetime", "info",
                  "agent", "wall", "", "unnamed: 0", "__index_level_0__")  # fmt: skip
@@ -129,8 +134,7 @@ def guessed(
     they are given as None. Raises RecordingError if a given column does not exist or cannot be read, if a column that
     would be guessed cannot be read, or if state or action cannot be guessed.
     """
-    single = {"action": ACTION, "episode": EPISODE, "order": ORDER, "reward": REWARD,
-              "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
+    single: Mapping[Role, Sequence[str]] = {"action": ACTION, **SINGLE}  # errors about the action come first
     roles: dict[str, object] = {role: first_known(names, known) for role, known in single.items()}
     roles |= {role: value for role, value in given.items() if role in single and value is not None}
     roles = {role: None if value == "" else value for role, value in roles.items()}
@@ -206,7 +210,7 @@ def _entries(names: Sequence[str], name: str) -> list[str]:
 
 def _refuse_unreadable(
     roles: Mapping[str, object],
-    known: Mapping[str, Sequence[str]],
+    known: Mapping[Role, Sequence[str]],
     given: Mapping[str, object],
     source: str,
     left_out: Mapping[str, str],

@@ -12,7 +12,7 @@ from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Message
 from monitor.sidecar.recordings import open_recording
 from monitor.stream.decode import agent_of, decode
-from monitor.types import Observation
+from monitor.types.stream_events import Observation
 
 OPEN: Final = 1 << 16
 """Number of episodes whose last step is remembered, so that steps delivered twice are dropped."""

@@ -25,7 +25,7 @@ from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.stream import agent_of
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 AGENT: Final = "agent"
 _encode = msgspec.json.Encoder().encode

@@ -13,7 +13,7 @@ from monitor.authoring.learning.forecast_skill import ForecastSkill
 from monitor.authoring.learning.model_report import Gain
 from monitor.authoring.proposal.measure import Measured
 from monitor.statistics.clusters import Estimate, proportion, ratio
-from monitor.types import RestsOn
+from monitor.types.verdicts import RestsOn
 
 
 @dataclass(frozen=True)

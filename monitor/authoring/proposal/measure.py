@@ -21,20 +21,11 @@ from monitor.logic.comparison import passes
 from monitor.model.action_names import ActionNames
 from monitor.model.mdp import MDP
 from monitor.runtime.monitor import Monitor
-from monitor.types import (
-    AlarmSpec,
-    Alert,
-    FormulaSpec,
-    Instant,
-    Judged,
-    Notice,
-    Observation,
-    Quantity,
-    RawInputs,
-    RawState,
-    TrustSettings,
-    Verdict,
-)
+from monitor.types.alerts import Alert
+from monitor.types.notices import Judged, Notice
+from monitor.types.specs import AlarmSpec, FormulaSpec, TrustSettings
+from monitor.types.stream_events import Instant, Observation, RawInputs, RawState
+from monitor.types.verdicts import Quantity, Verdict
 
 Sent = tuple[RawState, RawInputs | None]
 """State and inputs of a step, as an agent sends them."""

@@ -23,7 +23,7 @@ from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
 from monitor.model.action_names import ActionNames
 from monitor.runtime.monitor import Monitor
-from monitor.types import Sampling, StreamSettings, TrustSettings
+from monitor.types.specs import Sampling, StreamSettings, TrustSettings
 from monitor.worlds import CheckedWorld
 
 ERROR: Final = 0.1

@@ -23,7 +23,10 @@ from monitor.errors import InputError
 from monitor.logic import Formula, parse, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
 from monitor.runtime.monitor import Monitor
-from monitor.types import Alert, FormulaSpec, Instant, Judged, Notice, Observation
+from monitor.types.alerts import Alert
+from monitor.types.notices import Judged, Notice
+from monitor.types.specs import FormulaSpec
+from monitor.types.stream_events import Instant, Observation
 
 FORECAST: Final = "report-forecast-"
 """Prefix of the names of the additional queries."""

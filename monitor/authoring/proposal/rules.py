@@ -10,7 +10,7 @@ import numpy as np
 from monitor.arrays import Bools
 from monitor.authoring.proposal.measure import CandidateFormula, Measured
 from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
-from monitor.types import AlarmSpec
+from monitor.types.specs import AlarmSpec
 
 THRESHOLDS: Final = (0.5, 0.7, 0.8, 0.9, 0.95)
 SHORTEST: Final = 4

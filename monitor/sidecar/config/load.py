@@ -35,16 +35,9 @@ from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
 from monitor.sidecar.sinks.sink import FleetShard, Watched
 from monitor.sidecar.web.runbooks import default_runbook
-from monitor.types import (
-    AlarmSpec,
-    Alert,
-    BandSettings,
-    FormulaSpec,
-    Sampling,
-    StreamSettings,
-    TakenOver,
-    TrustSettings,
-)
+from monitor.types.alerts import Alert
+from monitor.types.notices import TakenOver
+from monitor.types.specs import AlarmSpec, BandSettings, FormulaSpec, Sampling, StreamSettings, TrustSettings
 from monitor.worlds import CheckedWorld
 
 __all__ = ["BATCH", "Loaded", "assemble", "load"]

@@ -26,7 +26,7 @@ from monitor.sidecar.config.yamlfile import Location, YamlFile, read_yaml
 from monitor.sidecar.mqtt.tls import make_context
 from monitor.sidecar.web.guard import read_token
 from monitor.sidecar.webhooks.endpoint import read_endpoint
-from monitor.types import BandSettings
+from monitor.types.specs import BandSettings
 
 _SectionT = TypeVar("_SectionT", bound=BaseModel)
 

@@ -38,7 +38,7 @@ from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
 from monitor.stream.shard import Shard, parse_shard
-from monitor.types import (
+from monitor.types.specs import (
     AlarmOnlyIf,
     AlarmSpec,
     AlarmWhen,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 MAX_TOPICS: Final = 1000
 """Maximum number of topics whose dropped messages are counted separately. Gaps in sequence numbers show the losses of

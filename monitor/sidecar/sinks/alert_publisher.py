@@ -11,7 +11,9 @@ from monitor.alarm.message import Identity, alert_payload
 from monitor.alarm.refresh import refreshed
 from monitor.errors import EvidenceError
 from monitor.sidecar.effects import EvidenceFile, Publication
-from monitor.types import Alert, Blind, BlindReason, Refreshed
+from monitor.types.alerts import Alert
+from monitor.types.notices import Blind, Refreshed
+from monitor.types.stream_events import BlindReason
 
 
 class _Firing(msgspec.Struct, frozen=True, array_like=True):

@@ -21,7 +21,9 @@ from monitor.sidecar.sinks.reliability import WORDS
 from monitor.sidecar.sinks.sink import FleetShard, Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
-from monitor.types import Avoidable, Contradictions, MessageResult, TakeoverOutcome
+from monitor.types.notices import Contradictions, TakeoverOutcome
+from monitor.types.stream_events import MessageResult
+from monitor.types.verdicts import Avoidable
 
 PAIR = ("agent", "formula")
 PLACES = ("clear", "pending", "firing")

@@ -25,18 +25,16 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.deviation import NOTABLE
-from monitor.types import (
+from monitor.types.alerts import Alert
+from monitor.types.notices import (
     AlarmMoved,
-    Alert,
     Blind,
-    BlindReason,
     Calibrated,
     Contradictions,
     Deviates,
     Ended,
     Forecast,
     Forgotten,
-    Instant,
     Judged,
     Notice,
     OffPolicy,
@@ -46,8 +44,9 @@ from monitor.types import (
     Skipped,
     TakenOver,
     Trust,
-    Verdict,
 )
+from monitor.types.stream_events import BlindReason, Instant
+from monitor.types.verdicts import Verdict
 
 ALARMS: Final = "monitor.alarms"
 """The logger for changes of alarms."""

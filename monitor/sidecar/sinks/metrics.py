@@ -21,9 +21,9 @@ from monitor.sidecar.sinks.reliability import WORDS, counted
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.webhooks.sender import PostResult
 from monitor.statistics.calibration import CalibrationCounts
-from monitor.types import (
+from monitor.types.alerts import Alert
+from monitor.types.notices import (
     AlarmMoved,
-    Alert,
     Blind,
     Calibrated,
     Contradictions,
@@ -31,7 +31,6 @@ from monitor.types import (
     Ended,
     Forecast,
     Forgotten,
-    Instant,
     Judged,
     Notice,
     OffPolicy,
@@ -41,8 +40,9 @@ from monitor.types import (
     Skipped,
     TakenOver,
     Trust,
-    Verdict,
 )
+from monitor.types.stream_events import Instant
+from monitor.types.verdicts import Verdict
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOTHING: Final = (math.nan,) * len(FIGURES)

@@ -11,7 +11,7 @@ import msgspec
 from monitor.logic import print_formula
 from monitor.runtime.query import Query
 from monitor.statistics.calibration import CalibrationCounts
-from monitor.types import Calibrated, Calibration, Forecast
+from monitor.types.notices import Calibrated, Calibration, Forecast
 
 WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "dropped"}
 """Outcome of a forecast (None: dropped) -> label value of `cfmon_forecasts_total`."""

@@ -18,7 +18,7 @@ from monitor.alarm.message import Identity
 from monitor.runtime.query import Query
 from monitor.sidecar.effects import Effects
 from monitor.stream.shard import Shard
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 
 class FleetShard(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from monitor.sidecar.sinks.logbook import Logbook
 from monitor.sidecar.sinks.metrics import Metrics
 from monitor.sidecar.sinks.sink import Sink, Watched
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 LOG: Final = logging.getLogger("monitor.service")
 

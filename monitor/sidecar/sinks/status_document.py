@@ -21,19 +21,10 @@ from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
-from monitor.types import (
-    Alert,
-    Blind,
-    BlindReason,
-    Contradictions,
-    Deviates,
-    Episode,
-    Judged,
-    Recourse,
-    Refreshed,
-    Trust,
-    Verdict,
-)
+from monitor.types.alerts import Alert
+from monitor.types.notices import Blind, Contradictions, Deviates, Judged, Refreshed, Trust
+from monitor.types.stream_events import BlindReason, Episode
+from monitor.types.verdicts import Recourse, Verdict
 
 State = Literal["firing", "pending", "blind", "unknown", "fine"]
 """State of a formula for an agent: its alarm's state, `blind`, or `unknown` without a decided verdict."""

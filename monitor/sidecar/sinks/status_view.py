@@ -30,9 +30,9 @@ from monitor.sidecar.sinks.status_document import (
     status_of,
 )
 from monitor.sidecar.store.alarm_history import AlarmFilter, AlarmHistory, AlarmRecord
-from monitor.types import (
+from monitor.types.alerts import Alert
+from monitor.types.notices import (
     AlarmMoved,
-    Alert,
     Blind,
     Calibrated,
     Contradictions,
@@ -40,13 +40,13 @@ from monitor.types import (
     Ended,
     Forecast,
     Forgotten,
-    Instant,
     Judged,
     Notice,
     Received,
     Refreshed,
     Trust,
 )
+from monitor.types.stream_events import Instant
 
 MOST_RECENT = 10
 """Maximum number of closed alarms shown."""

@@ -23,7 +23,7 @@ from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.store.alarm_history import AlarmRecord, HistoryChanges
 from monitor.sidecar.store.ledger import BEGINNING, SIZE, Ledger, link
-from monitor.types import FormulaSpec
+from monitor.types.specs import FormulaSpec
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", str, int)

@@ -32,7 +32,7 @@ from monitor.sidecar.webhooks.cloud_event import PostedAlert
 from monitor.sidecar.webhooks.endpoint import read_endpoint
 from monitor.sidecar.webhooks.post import PostError, PostResponse, post
 from monitor.sidecar.webhooks.signature import signed_headers
-from monitor.types import Instant
+from monitor.types.stream_events import Instant
 
 LOG: Final = logging.getLogger("monitor.webhooks")
 PostResult = Literal["delivered", "failed", "dropped", "refused"]

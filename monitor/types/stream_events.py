@@ -1,0 +1,124 @@
+"""Values of the stream: a message as decoded, and the steps, breaks and ends of a path that messages become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+Episode = str | int
+
+RawState = int | str | tuple[float | str | bool, ...] | dict[str, float | str | bool]
+"""A state as the agent sends it; the model's state encoder converts it to a `State`. The names of a map are sorted."""
+
+RawInputs = tuple[float | str | bool, ...] | dict[str, float | str | bool]
+"""Recorded inputs as the agent sends them."""
+
+if TYPE_CHECKING:
+    State = Any
+else:
+    State = int | tuple[float, ...] | None
+"""A state: the index in a table, or the features in a world with numbers. If states are hidden, it is the observation,
+or None. The type depends on the model, so the type checker cannot know it.
+"""
+
+BlindReason = Literal[
+    "gap",
+    "stale",
+    "conflict",
+    "impossible_step",
+    "unknown_state",
+    "out_of_range",
+    "policy_mismatch",
+    "dropped",
+    "warming_up",
+    "disconnected",
+    "deadline",
+    "old_episode",
+    "idle",
+    "overload",
+    "model_doubt",
+]
+"""Why a formula cannot be evaluated now, or why its value must not be relied on; docs/blindness.md lists them."""
+
+MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
+
+UNKNOWN_POLICY: Final = ""
+"""Name used for an acting policy that is not configured; the monitor has no table for it."""
+
+YEAR_10000: Final = 253_402_300_800.0
+"""Its start, in seconds since the epoch. Times from there on are not written as dates."""
+
+
+class Instant(msgspec.Struct, frozen=True, gc=False):
+    """One reading of both clocks, in seconds. `wall`: since the epoch. `ticks`: on a monotonic clock, from any zero."""
+
+    wall: float
+    ticks: float
+
+
+class Observation(msgspec.Struct, frozen=True, gc=False):
+    """One decoded message, before ordering and encoding.
+
+    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is allowed
+    in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: reward of the
+    transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`: recorded inputs of a
+    world with numbers. `observation`: if the model has hidden states, sent in place of `state`, which is then None; an
+    observation of None means that the sensor said nothing. In Python, numpy numbers and arrays count as numbers and
+    lists.
+    """
+
+    agent: str
+    episode: Episode
+    seq: int
+    state: RawState | None = None
+    action: int | float | str | None = None
+    time: float | None = None
+    reward: float | None = None
+    terminated: bool = False
+    truncated: bool = False
+    policy: str | None = None
+    inputs: RawInputs | None = None
+    observation: RawState | None = None
+
+
+class Step(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """One step of the path, in order, converted to the model: indices, or numbers.
+
+    `time`: seconds since the epoch. `late`: the step was older than `max_lag` on arrival. `foreign`: the agent ran a
+    policy that is not configured. `policy`: name of the policy that acted, UNKNOWN_POLICY if it is not known. `inputs`:
+    recorded inputs, in a world with numbers. If states are hidden, `state` is the observation (None if there was none)
+    and `inputs` is the belief before the observation (`monitor.hidden.filtering`).
+    """
+
+    episode: Episode
+    seq: int
+    state: State
+    action: int | None
+    time: float
+    late: bool = False
+    foreign: bool = False
+    policy: str = "nominal"
+    inputs: tuple[float, ...] = ()
+
+
+class Break(msgspec.Struct, frozen=True, tag=True):
+    """An interruption of the path before the next step, with its reason; the steps in between are unknown.
+
+    `unrecorded`: the model is learned, and the newest pair of the path led to a successor that was never recorded after
+    the pair. `unpredicted`: the pair led to a successor of probability 0 in the model. `failed`: the code of a world
+    with numbers failed, which says nothing about whether the world is right.
+    """
+
+    reason: BlindReason
+    detail: str
+    unrecorded: bool = False
+    unpredicted: bool = False
+    failed: bool = False
+
+
+class End(msgspec.Struct, frozen=True, tag=True):
+    """End of an episode. `terminated`: the last state is absorbing for the rest of every horizon."""
+
+    episode: Episode
+    terminated: bool
