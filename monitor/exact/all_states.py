@@ -25,7 +25,7 @@ def values(
 ) -> Floats:
     """Return the value [S] of a `=?` query at `@0` in every state.
 
-    The value in a state is the one that `check` returns on the path `[(state, None)]`.
+    The value in a state equals `check` on the path `[(state, None)]`.
 
     Args:
         query: a formula, or its text.
