@@ -44,7 +44,7 @@ NO_GUARANTEE = (
 
 @dataclass(eq=False)
 class _Answer:
-    """Value of a goal, and the offset used; bounds, guaranteed band and extremes of the value, or None."""
+    """Value of a goal at the offset used; bounds, guaranteed band and extremes of the value, if there are any."""
 
     value: float
     offset: int
@@ -149,7 +149,7 @@ class IncrementalCheck:
         return verdict if self._handover is None else self._advised(verdict, self._handover)
 
     def plain(self, formula: Formula) -> Verdict:
-        """Return the verdict of any formula except `regret`. It reports the offset of the last quantity."""
+        """Return the verdict of any formula except `regret`. The verdict reports the offset of the last quantity."""
         if isinstance(formula, Goal) and formula.test is None:
             return self._value_verdict(formula)
         truth = self._truth(formula)
@@ -171,7 +171,8 @@ class IncrementalCheck:
     ) -> Verdict:
         """Return the verdict of a formula other than `regret`.
 
-        Keyword arguments, here and for `Quantity`, would make each new verdict a fifth slower. mypy checks the order.
+        Arguments are positional, also for `Quantity`, because keyword arguments would make each new verdict a fifth
+        slower. mypy checks the order.
         """
         only = quantities[0] if len(quantities) == 1 else None
         return Verdict(
@@ -393,7 +394,8 @@ class IncrementalCheck:
         return band
 
     def _bands(self, quantities: Iterable[Quantity]) -> Bands | None:
-        """Return how the bands of the quantities were obtained; None if no band was due and no extremes are missing."""
+        """Return the delta of guaranteed bands, and the reason for missing bands or extremes; None if there is
+        neither."""
         if not self._due and self._extremes is None:
             return None
         no_extremes = "" if self._extremes is None else self._extremes.reason
@@ -454,7 +456,7 @@ def _at_worst(
 
 
 def latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
-    """Return the smallest offset at which only the alternative meets the goal, None if there is none.
+    """Return the smallest offset at which only the alternative meets the goal; None if there is no such offset.
 
     The lists begin at offset 0.
     """

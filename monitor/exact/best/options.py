@@ -12,7 +12,7 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 TIE = 1e-12
-"""Difference of values, relative to the larger of 1 and the best, up to which decisions are equally good."""
+"""Decisions are equally good if their values differ by at most this much, relative to the larger of 1 and the best."""
 
 
 @dataclass(eq=False)

@@ -18,9 +18,9 @@ from monitor.exact.best.options import TIE, Options
 from monitor.logic import FALSE, TRUE
 
 MAX_NUMBERS = 20_000_000
-"""Numbers (obligations x states) that the tables of one measure may hold: 160 MB."""
+"""Largest number of values (obligations x states) in the tables of one measure: 160 MB."""
 NO_STATE = -1
-"""Used instead of the state in which the episode has ended, if it has not ended."""
+"""Replaces the state in which the episode has ended, if the episode goes on."""
 INFINITY = float("inf")
 
 Nominal = Callable[[int], Floats]
@@ -79,9 +79,10 @@ class Prior:
         return self._takeovers[steps, obligation]
 
     def _missing(self, steps: int, obligation: int) -> list[tuple[int, int]]:
-        """Return the takeovers (steps, obligation) without values that one takeover needs, itself first.
+        """Return the takeovers (steps, obligation) still to be computed for one takeover, which comes first.
 
-        Each takeover comes before those that it needs. Filling them in reverse order avoids recursion, which would
+        Each takeover comes before the takeovers that it needs. Filling them in reverse order avoids recursion, which
+        would
         exceed Python's stack for many steps.
         """
         missing, found = [(steps, obligation)], {(steps, obligation)}
