@@ -83,7 +83,7 @@ class Evaluators:
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; may be shared by several models.
         automata: cache of the automata of measures; may be shared by several models, because automata do not depend on
-        a model.
+            a model.
         delta: probability that the confidence set of the rows of learned models misses any row, at any time.
 
     `deployed`: a second name of the nominal policy, so that the nominal policy can be an intervention on a path on

@@ -394,8 +394,7 @@ class IncrementalCheck:
         return band
 
     def _bands(self, quantities: Iterable[Quantity]) -> Bands | None:
-        """Return the delta of guaranteed bands, and the reason for missing bands or extremes; None if there is
-        neither."""
+        """Return delta of the guaranteed bands, and the reason for missing bands or extremes; None without both."""
         if not self._due and self._extremes is None:
             return None
         no_extremes = "" if self._extremes is None else self._extremes.reason

@@ -298,8 +298,7 @@ def is_picked(task: Task, level: int, action: int) -> bool:
 
 
 def stay(task: Task, level: int, state: int, along: int, ahead: Floats, here: Floats) -> None:
-    """Write the values of the state in which the episode has ended: the values ahead, because decisions change
-    nothing."""
+    """Write the values of the state in which the episode has ended: the values ahead, which no decision changes."""
     actions = task.options.rewards.shape[1]
     for slot in range(task.plan.used[level]):
         target = task.plan.target[level, slot, task.plan.label_of[state]]

@@ -82,8 +82,7 @@ class Prior:
         """Return the takeovers (steps, obligation) still to be computed for one takeover, which comes first.
 
         Each takeover comes before the takeovers that it needs. Filling them in reverse order avoids recursion, which
-        would
-        exceed Python's stack for many steps.
+        would exceed Python's stack for many steps.
         """
         missing, found = [(steps, obligation)], {(steps, obligation)}
         for left, each in missing:

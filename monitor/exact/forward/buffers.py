@@ -15,7 +15,7 @@ OFFSETS, NODES, EDGES = range(3)
 """Parts of `Levels`: `first_node` and `edge_count`, the arrays of nodes, `edges`."""
 
 MAX_LEVELS = 8_000_000
-"""Limit on the nodes, and on the edges between them, of bounds over one path: at most 320 MB and 256 MB."""
+"""Largest number of nodes, and of edges between them, for bounds over one path: 320 MB and 256 MB."""
 
 INITIAL_NODES = 64
 """Nodes and edges that fit into a workspace before it grows."""

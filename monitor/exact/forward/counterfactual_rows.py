@@ -10,8 +10,8 @@ Here p is the row under which the transition s, a -> s_next of the step was obse
 
 - Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
 - The same state, action and model as observed lead to the observed successor with certainty.
-- Without an observation (s_next = -1) a row is that of the model.
-- Otherwise it is the closed form, or bounds over causal models (docs/semantics.md, section 6.3).
+- Without an observation (s_next = -1) the row is the row of the model.
+- Otherwise the row is the closed form, or bounds over causal models (docs/semantics.md, section 6.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
   closed form (docs/semantics.md, section 7).
 
@@ -36,8 +36,8 @@ class Dynamics:
     """The policies in force and the rows of the model, up to the last observed pair.
 
     `counterfactual_row_*`, `observed_row_*`: the rows of the counterfactual and of the observed world, both CSR;
-    `same_model`: whether both are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the
-    counterfactual world, and the part of the reward that depends on the successor.
+    `same_model`: whether both worlds have the same rows. `rewards` [S, A] and `transition_rewards` [N] (or empty): the
+    reward of the counterfactual world, and the part of the reward that depends on the successor.
 
     The law has H phases. `phase_begin` [H]: the first offset of each phase. `is_nominal` [H]: whether the phase has no
     intervention. `stochastic` [H]: whether the policy in force is stochastic. `policy_actions` [H, S]: actions of
