@@ -23,10 +23,10 @@ PAIRS: Final = 8 * ENTRIES
 """Maximum total number of pairs on which these verdicts depend. A formula that looks far back has fewer verdicts."""
 
 TRIAL: Final = 8192
-"""Number of verdicts after which it is decided whether to go on sharing. It is also decided when all are removed."""
+"""After this many verdicts, and whenever all are removed, it is decided whether to go on sharing."""
 
 WORTHWHILE: Final = 1 / 16
-"""Fraction of the verdicts that must have been found here. Below it, sharing ends."""
+"""Sharing ends if less than this fraction of the verdicts was found here."""
 
 Key = tuple[tuple[tuple[int, int | None], ...], bool]
 
