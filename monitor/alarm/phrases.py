@@ -9,7 +9,7 @@ from monitor.logic.syntax import Comparison, InterventionRef
 from monitor.types import Departing, RestsOn, WrongRow
 
 MOST_DECIMALS = 12
-"""Maximum number of decimals shown. Numbers that differ less are equal for a verdict too."""
+"""Maximum number of decimals shown. Numbers that differ only in later decimals are equal for a verdict too."""
 LARGE = 1e7
 """Numbers from this size on are shown with a power of ten."""
 

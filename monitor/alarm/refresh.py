@@ -13,7 +13,7 @@ from monitor.logic.parser import parse
 from monitor.types import Alert, Refreshed
 
 _read: Final = lru_cache(maxsize=4096)(parse)
-"""Parser that keeps its results."""
+"""Parser with a cache of its results."""
 
 
 def refreshed(alert: Alert, news: Refreshed) -> Alert:

@@ -267,7 +267,7 @@ class AgentMonitor:
         match event:
             case Step():
                 if before is None or before.action is None:
-                    self._impossible = was_impossible  # no transition, so the impossible step is still the newest
+                    self._impossible = was_impossible  # not a transition; the first after the break is still to come
                 elif not was_impossible:
                     trust = self._model_trust
                     assert trust is not None, "it made the test"

@@ -17,10 +17,10 @@ from monitor.stream.reorder_buffer import BufferedMessage
 from monitor.types import Break, Instant, Observation, RawState, StreamSettings
 
 Pair = tuple[Any, Any, tuple[float, ...]]
+"""(State, action or None, inputs). Each adapter has a narrower type of state."""
 
 RELATIVE: Final = 1e-6
 """Allowed relative difference between an agent's reward and the model's, for single precision and sums of floats."""
-"""(State, action or None, inputs). Each adapter has a narrower type of state."""
 NOT_HIDDEN = "since the model has no hidden states, every message needs `state`, and none has `observation`"
 
 
@@ -93,7 +93,7 @@ class Adapter:
         """Return whether lost steps count as steps without an observation, and not as a gap in the path."""
         return False
 
-    # ---- what each kind of model does in its own way ----
+    # ---- defined by each kind of model ----
 
     @abstractmethod
     def read(self, observation: Observation) -> Pair:
@@ -107,7 +107,7 @@ class Adapter:
 
     @abstractmethod
     def unavailable(self, pair: Pair) -> Break | None:
-        """Return the reason why a state and an action are no pair of the model; None if they are one."""
+        """Return the reason why a state and an action are no pair of the model; None if they are a pair."""
         raise NotImplementedError
 
     @abstractmethod
@@ -127,7 +127,7 @@ class Adapter:
 
     @abstractmethod
     def contradicts(self, pair: Pair, successor: Any, reward: float) -> str:  # noqa: ANN401 - as `State` is
-        """Return a sentence on the difference between a reward and the model's; empty if there is no difference."""
+        """Describe in a sentence how a reward differs from the model's reward; empty if it does not differ."""
         raise NotImplementedError
 
     @abstractmethod
@@ -167,7 +167,7 @@ class Adapter:
 
 
 def seen_state(observation: Observation) -> RawState:
-    """Return the state in an observation, for models without hidden ones. Raises InputError."""
+    """Return the state in an observation, for models without hidden states. Raises InputError."""
     if observation.observation is not None:
         raise InputError("unknown_key", NOT_HIDDEN)
     if observation.state is None:

@@ -103,7 +103,7 @@ class Session:
         order: the reorder buffer.
         previous, policy: the newest pair with its inputs (None after a break), and the policy last reported, both
             including pending events. The end of an episode resets a known policy other than nominal.
-        dropped: True after `lost`, until a gap is attributed to it.
+        dropped: True after `lost`, until a gap is attributed to the loss.
     """
 
     def __init__(self, agent: str, adapter: Adapter, settings: StreamSettings) -> None:
@@ -166,9 +166,9 @@ class Session:
         return self._release(now.ticks)
 
     def lost(self, now: Instant, why: str = "") -> list[Notice]:
-        """Break the path because the transport dropped messages of this agent; which ones is unknown.
+        """Break the path because the transport dropped messages of this agent. It is unknown which messages.
 
-        If a gap follows, it is reported as `dropped` too. `why`: a sentence that replaces the usual one about the
+        If a gap follows, it is reported as `dropped` too. `why`: a sentence that replaces the usual sentence about the
         cause.
         """
         self._ticks = now.ticks
@@ -295,7 +295,10 @@ class Session:
         )
 
     def _follow(self, observation: Observation, now: Instant, late: bool) -> Sequence[Notice]:  # noqa: FBT001
-        """Accept a step for which `_goes_on` is true, as for most. `sort` and `release` would have the same effect."""
+        """Accept a step for which `_goes_on` is true, as for most steps.
+
+        `sort` and `release` would have the same effect.
+        """
         o, previous = observation, self.previous
         time = now.wall if o.time is None else o.time
         self._hear(time, now)
