@@ -1,4 +1,4 @@
-"""Centres of clusters, for the `nearest` state encoder: the state of an observation is that of its nearest centre."""
+"""Centres of clusters, for the `nearest` state encoder. An observation has the state of its nearest centre."""
 
 from __future__ import annotations
 

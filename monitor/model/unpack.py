@@ -132,7 +132,7 @@ class _Header:
 
     @property
     def memory(self) -> int:
-        """Most bytes that reading the array takes."""
+        """Largest number of bytes that reading the array takes."""
         key = _key_of(self.key)
         characters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
         return self.size * (self.dtype.itemsize + key.each + key.character * characters)
