@@ -14,7 +14,7 @@ import yaml
 from monitor.errors import PolicyError, to_install
 from monitor.policy.manifest import AnyManifest
 
-_OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime allowed here
+_OPSET, _IR_VERSION = 17, 8  # from 2022; every allowed onnxruntime reads them
 
 Scores = npt.NDArray[np.floating[Any]]
 

@@ -14,7 +14,7 @@ from monitor.model.mdp import MDP
 __all__ = ["PolicyTable", "as_table"]
 
 ROW_SUM_TOLERANCE = 1e-9
-"""Largest accepted difference of a state's sum of probabilities from 1; within it, probabilities are renormalised."""
+"""Largest accepted difference of a state's sum of probabilities from 1. Within it, probabilities are renormalised."""
 
 
 @dataclass(frozen=True, eq=False)

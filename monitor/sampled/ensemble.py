@@ -5,7 +5,7 @@ with its remaining obligation and the reward collected so far. The rules are tho
 `monitor.causal.CounterfactualWorld`, with noise instead of distributions: posterior noise up to the last observed pair,
 prior noise after it.
 
-As long as no particle needs noise of its own, all particles are the same path, which is stored once.
+As long as no particle needs separate noise, all particles are the same path, which is stored once.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class StepTable:
 
 
 class Ensemble:
-    """Particles of one world, from the intervention state on. They are a single path until `apart`.
+    """Particles of one world, from the intervention state on. They are a single path until `apart` is called.
 
     Args:
         world: the world.
@@ -211,7 +211,7 @@ class Ensemble:
 
     @property
     def size(self) -> int:
-        """Number of numbers stored in memory."""
+        """Count of numbers stored in memory."""
         return len(self._values) + 4 * len(self._open)
 
     def observe(self, pair: Pair, successor: State) -> bool:
@@ -253,8 +253,8 @@ class Ensemble:
     def follow(self, last: Pair, ended: State | None) -> Iterator[Given]:
         """Advance from the last observed pair on until all particles are decided.
 
-        Before each step, yield the information about it. Stop early if a step needs noise and the particles are not
-        apart. The arguments are those of `outcomes`.
+        Before each step, yield the information about the step. Stop early if a step needs noise and the particles are
+        not apart. The arguments are those of `outcomes`.
         """
         pair: Pair | None = last
         given = self._world.dynamics.given(last, None)
@@ -297,7 +297,7 @@ class Ensemble:
         return True
 
     def _drop_decided(self, obligations: Ints) -> Ints | None:
-        """Drop the decided particles; return the indices of the others, None for all."""
+        """Drop the decided particles; return the indices of the other particles, None if no particle is decided."""
         decided = obligations <= TRUE  # FALSE is 0
         if not decided.any():
             return None
