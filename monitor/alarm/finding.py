@@ -27,7 +27,7 @@ class Finding:
         self.places = 2
 
     def sentence(self) -> str:
-        """Return what happened and how bad it is."""
+        """Return the sentence on what happened and how bad it is."""
         verdict = self._verdict
         match self._parsed:
             case Regret(_, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:

@@ -3,11 +3,11 @@
 An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Each verdict is assessed first:
 
 - `bad`: the trigger (`fails` or `holds`, set by `alarm.when`; regret; with `when: unavoidable` also unavoidable). `for`
-  bad verdicts, without a good one in between, fire the alarm;
+  bad verdicts, without a good verdict in between, fire the alarm;
 - `breach`: the outcome unavoidable, if it is not the trigger. The goal is not met, so a firing alarm keeps firing and
   its count of good verdicts restarts. But a breach does not start an alarm, and does not change the count of a pending
-  one;
-- `good`: resets a pending alarm. `keep` good verdicts, without a bad one or a breach in between, resolve a firing
+  alarm;
+- `good`: resets a pending alarm. `keep` good verdicts, without a bad verdict or a breach in between, resolve a firing
   alarm;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 

@@ -106,6 +106,6 @@ class CounterfactualWorld:
         return self.law.rewards(offset, state, action, successors)
 
     def _replayed(self, offset: int, state: int, action: int) -> bool:
-        """Return whether state, action and model are the observed ones; then the observed outcome is certain."""
+        """Return whether state, action and model are as observed, so that the observed outcome is certain."""
         same = self.law.model_at(offset) is self.nominal.model_at(offset)
         return same and (state, action) == self.path[offset]

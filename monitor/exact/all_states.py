@@ -30,7 +30,7 @@ def values(
     Args:
         query: a formula, or its text.
         model: the MDP.
-        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one.
+        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed policy.
         models: name -> other dynamics, for `model:name`.
 
     Raises:

@@ -29,7 +29,7 @@ class Checker:
 
     Args:
         model: the MDP.
-        policies: name -> table; `nominal` is the deployed one.
+        policies: name -> table; `nominal` is the deployed policy.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         delta: probability that any guaranteed band on learned models misses its value, for all verdicts together.
 

@@ -79,7 +79,7 @@ class Evaluators:
 
     Args:
         model: the MDP.
-        policies: name -> table; `nominal` is the deployed one.
+        policies: name -> table; `nominal` is the deployed policy.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; may be shared by several models.
         automata: cache of the automata of measures; may be shared by several models, because automata do not depend on
@@ -332,7 +332,7 @@ class Evaluators:
         """Return the automaton of a measure with its labels.
 
         If nothing is nested, laws share the automaton, so a forward pass begun under one law can be closed under
-        another.
+        another law.
         """
         if value_table.labelling.by_action:
             return labelled_automaton(value_table)

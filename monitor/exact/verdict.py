@@ -89,7 +89,7 @@ class IncrementalCheck:
         formula: a validated formula.
         causal_model: the class of causal models for bounds; `gumbel` means no bounds.
         text: the formula as its user wrote it.
-        window: largest number of pairs of a path; 0: nothing is kept from one verdict to the next.
+        window: largest number of pairs of a path; if 0, nothing is kept from one verdict to the next.
         path_values: the values to use if the path does not consist of states; None for a path of states.
     """
 

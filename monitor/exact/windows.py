@@ -21,8 +21,8 @@ class Windows:
     """The windows of `width` pairs in a recording of states and actions [n].
 
     Attributes:
-        plan: [n] what to do with each pair, as for `answers.push_all`; empty if windows hardly repeat, so that all
-            pairs are evaluated in order.
+        plan: [n] bits for each pair, as in `answers.push_all`; empty if windows hardly repeat, so that all pairs are
+            evaluated in order.
     """
 
     def __init__(self, pairs: tuple[Ints, Ints], width: int) -> None:

@@ -361,7 +361,7 @@ class _Basis:
         return mask & ~self._entailed(mask)
 
     def absorb(self, masks: set[int]) -> _Sum:
-        """Drop every conjunction that entails another one (the other one is weaker and sufficient).
+        """Drop every conjunction that entails another conjunction, because the weaker one suffices.
 
         The input may have twice as many conjunctions as the result, so that two sums are not refused for the
         conjunctions that they have in common.

@@ -68,7 +68,7 @@ class ActionNames:
     def named(self, text: str) -> int | None:
         """Return the action that a text names, in `do(..)` of a formula or a cell of a file; None if there is none.
 
-        Names come first. A text that is no name is read as a number, if it is one.
+        Names come first. A text that is not a name is read as a number, if possible.
         """
         action = self.find(text)
         return self.find(number_in(text)) if action is None else action

@@ -83,8 +83,8 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
     """Read the model in the bytes of the `.npz` file `source`, with at most `limit` bytes of memory.
 
     Raises:
-        ModelError: the bytes are not such a file, or its model is malformed (`LargeModelError`: it needs more memory).
-            No other error is raised, whatever the bytes are.
+        ModelError: the bytes are not such a file, or its model is malformed (`LargeModelError` if it needs more
+            memory). No other error is raised, whatever the bytes are.
     """
     try:
         return _model(unpacked(content, limit), source)

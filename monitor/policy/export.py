@@ -60,7 +60,10 @@ def _model(
     result: tuple[str, int],
     weights: dict[str, Scores],
 ) -> bytes:
-    """Return a chain of operators; the k-th operator writes the tensor `y<k>`, and the last one writes the output."""
+    """Return a chain of operators.
+
+    The k-th operator writes the tensor `y<k>`, and the last operator writes the output.
+    """
     try:
         from onnx import TensorProto, checker, helper, numpy_helper  # noqa: PLC0415 - an optional extra
     except ImportError as error:

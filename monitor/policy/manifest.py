@@ -64,8 +64,7 @@ class NetworkManifest(_Strict):
     """The output tensor."""
     mode: Literal["greedy", "stochastic"]
     """`greedy` takes the action with the highest score, on ties the action with the lowest number; `stochastic` draws
-    the
-    action from the probabilities, or from the softmax of the logits.
+    the action from the probabilities, or from the softmax of the logits.
     """
     mask: bool = False
     """True if the agent excludes unavailable actions before it chooses (probabilities are renormalised). If false, a
@@ -97,7 +96,7 @@ class SightedManifest(Manifest):
     """Manifest of a policy that says what the policy sees, for models with hidden states."""
 
     sees: Literal["observation", "state"]
-    """Only for hidden states. `observation` (also if left out): the policy sees what the sensor shows, and the inputs
+    """Only for hidden states. `observation` (also if left out): the policy sees the observation, and the inputs
     `one_hot` and `index` encode observations. `state`: the policy sees the state, like the policy of a simulator.
     """
 

@@ -175,14 +175,14 @@ class Monitor:
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
 
     def alone(self) -> Monitor:
-        """Return a new monitor for one agent. It shares the models, policies, formulas and computed tables of this one.
+        """Return a new monitor for one agent.
 
-        Its test of the model is the test of a fleet of one agent.
+        It shares the models, policies, formulas and computed tables of this monitor. Its test of the model is the test of a fleet of one agent.
         """
         return self._copy(self._trust.alone())
 
     def anew(self) -> Monitor:
-        """Return a new monitor. It shares the models, policies, formulas and computed tables of this one."""
+        """Return a new monitor. It shares the models, policies, formulas and computed tables of this monitor."""
         return self._copy(self._new_trust())
 
     def _copy(self, trust: ModelTrust) -> Monitor:
@@ -371,11 +371,11 @@ class Monitor:
         )
 
     def load(self, saved: Saved) -> list[Notice]:
-        """Restore a saved state into this new monitor. Its formulas, model and policies may differ from the saved ones.
+        """Restore a saved state into this new monitor.
 
-        A changed formula starts again for each agent, and its firing alarms close as `removed`. A path is kept if its
-        numbers have the same meaning as before and fit the model. `saved`: for each agent and page, the newest entry
-        that `save` has returned.
+        The formulas, model and policies of this monitor may differ from the saved state. A changed formula starts again
+        for each agent, and its firing alarms close as `removed`. A path is kept if its numbers have the same meaning as
+        before and fit the model. `saved`: for each agent and page, the newest entry that `save` has returned.
 
         Raises:
             InputError: `bad_snapshot`. The monitor is then unchanged.

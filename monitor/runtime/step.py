@@ -24,7 +24,7 @@ __all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Messages of the agent were lost on the way; it is unknown which.
+    """Messages of the agent were lost on the way; it is unknown which messages.
 
     `why`: a sentence that replaces the usual sentence.
     """

@@ -83,7 +83,7 @@ class ModelTrust:
         self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
     def alone(self) -> ModelTrust:
-        """Return a new test for a fleet of one agent. It shares the model's odds with this one."""
+        """Return a new test for a fleet of one agent. It shares the model's odds with this test."""
         other = ModelTrust.__new__(ModelTrust)  # `copy` cannot copy a compiled object
         other._settings, other._encoder, other._actions = self._settings, self._encoder, self._actions  # noqa: SLF001
         other._state_names, other._action_names = self._state_names, self._action_names  # noqa: SLF001

@@ -22,7 +22,7 @@ class Decisions(Protocol):
     """Batched decisions of a policy on states, or on states joined with inputs if the policy `sees_inputs`."""
 
     def decide(self, states: AnyArray) -> Ints | Floats:
-        """Return, for n states, actions [n] of a deterministic policy or distributions [n, A] of a stochastic one."""
+        """Return the actions [n] in n states, or distributions [n, A] if the policy is stochastic."""
         ...
 
 

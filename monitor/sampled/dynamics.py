@@ -111,7 +111,7 @@ class RowDynamics:
         return ObservedRow(keys[row], chances[row], successor, chance)
 
     def beyond(self, given: ObservedRow) -> ObservedRow:
-        """Return an observed row without an observation, as the noise is unknown."""
+        """Return an observed row without an observation, because the noise is unknown."""
         del given
         return NOTHING
 

@@ -1,7 +1,7 @@
 """Particles: many sampled worlds at once, advanced along the observed path and beyond it.
 
 Each particle is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures),
-with its remaining obligation and the reward collected so far. The rules are those of
+with its remaining obligation and the reward collected so far. Particles follow the rules of
 `monitor.causal.CounterfactualWorld`, with noise instead of distributions: posterior noise up to the last observed pair,
 prior noise after it.
 

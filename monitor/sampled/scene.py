@@ -124,7 +124,7 @@ class Simulated:
 
     Args:
         model: a `Simulator`, a `VectorSimulator` for many states at once, or a world with numbers.
-        policies: name -> policy in a form that `as_decisions` accepts; `nominal` is the deployed one.
+        policies: name -> policy in a form that `as_decisions` accepts; `nominal` is the deployed policy.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         actions: names of the actions 0, 1, .. for `do(name)`; empty if actions have no names.
 

@@ -83,8 +83,8 @@ class Adapter:
     ) -> tuple[Pair, Pair | None]:
         """Return a pair in the form for the path, and in the form needed for the next pair (None if no pair follows).
 
-        `previous`: the second form of the pair before, as returned for it; None if unknown. `policy`: name of the
-        policy that acted.
+        `previous`: the second form that this method returned for the pair before; None if unknown. `policy`: name of
+        the policy that acted.
         """
         del previous, policy
         return pair, None if pair[1] is None else pair

@@ -28,7 +28,7 @@ from monitor.stream.past_episodes import PastEpisodes, PastState
 from monitor.types import Break, Episode, State
 
 ENDED_REMEMBERED = 64
-"""Number of ended episodes for which a repeated step can be distinguished from a late one. Older episodes are in
+"""Number of ended episodes for which a repeated step can be distinguished from a late step. Older episodes are in
 `past`."""
 ENDED_BYTES = 4096
 """Total bytes of digests kept for these episodes: 512 steps."""
@@ -111,7 +111,7 @@ class ReorderBuffer:
         held: (episode, seq) -> entry, in order of arrival.
         ended: the last `ENDED_REMEMBERED` ended episodes, oldest first. The newest of them have digests (None for the
             others), by which a message redelivered after the end of its episode is recognized as a duplicate.
-        past: the episodes that ended before those in `ended`.
+        past: the episodes that ended before the episodes in `ended`.
         newest: latest time of a step, in seconds since the epoch, never later than the monitor's clock; set by the
             caller.
         heard: True after an episode was opened. From then on a missing start is reported as a gap, not as late joining.

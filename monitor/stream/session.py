@@ -95,7 +95,7 @@ class Session:
         path: the path up to the last event moved by `advance`.
         mismatch: True if the policy that the agent reported last, up to the newest step, is unknown. The path is still
             valid, but forecasts under nominal are not.
-        last_heard: ticks of the last new message; None before the first one.
+        last_heard: ticks of the last new message; None before the first message.
         last_message: ticks of the last valid message, including duplicates.
         old: ticks of the first and the last message since `last_heard` of episodes that have ended or may have ended;
             None if there is none.
@@ -268,7 +268,7 @@ class Session:
     # ---- results of messages ----
 
     def _is_known(self, observation: Observation) -> bool:
-        """Return whether agent and episode equal those of the open episode, and are therefore valid."""
+        """Return whether agent and episode are the same as in the open episode, and therefore valid."""
         episode = self.order.episode
         return (
             observation.agent == self.agent

@@ -106,7 +106,7 @@ class World(Protocol):
     only on row k of each argument. These parts are optional:
 
     - `inputs`: names of recorded inputs, or `Feature`s. With them, `forecast(w)` returns the inputs [i] of the next
-      step, given the inputs w [i] of a step; it is used beyond the recorded inputs.
+      step, given the inputs w [i] of a step. `forecast` is used beyond the recorded inputs.
     - `resample(w, ahead, u)` and `recorded_steps` replace `forecast`. `resample` returns the inputs [n, i] `ahead`
       steps (1, 2, ..) after the last recorded inputs w [i]. They are drawn from `recorded_steps` earlier steps. Each
       draw uses one uniform number of u [n] for all steps ahead.

@@ -84,7 +84,7 @@ class ResampledInputs:
         return np.asarray(self._followed[np.sort(np.concatenate([nearer, spread]))])
 
     def _following(self, places: Ints) -> Ints:
-        """Return the next rows. At the end of an episode, the next row is one that followed similar inputs."""
+        """Return the next rows. At the end of an episode, a row comes next that followed similar inputs."""
         following = places + 1
         for n in np.flatnonzero(self._is_last[places]).tolist():
             following[n] = self._continuation(int(places[n]))

@@ -7,8 +7,9 @@ section 14.2)
 
     q(a) = sum over y of rho_k(y | x, a) (R(x, a, y) + v(y, o')).
 
-A *lane* (`lanes.py`) determines which decisions are allowed: the best one, the unchanged one (docs/semantics.md,
-section 2.3; docs/semantics.md, section 7 for a stochastic nominal policy), or the one of a given policy. Rules:
+A *lane* (`lanes.py`) determines which decisions are allowed: the best decision, the unchanged decision
+(docs/semantics.md, section 2.3; docs/semantics.md, section 7 for a stochastic nominal policy), or the decision of a
+given policy. Rules:
 
 - Only states that some allowed decision reaches from the first pair have values (`reach`).
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state. There the

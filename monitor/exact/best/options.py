@@ -37,8 +37,9 @@ class Options:
 
 @dataclass(eq=False)
 class Acting:
-    """The n policies that acted: `actions` [n, S] of deterministic policies, `choices` [m, S, A] of stochastic ones.
+    """The n policies that acted.
 
+    `actions` [n, S]: actions of deterministic policies. `choices` [m, S, A]: probabilities of stochastic policies.
     `row` [n]: the index of a policy in `choices`, -1 if the policy is deterministic.
     """
 

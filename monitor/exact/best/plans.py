@@ -37,7 +37,7 @@ class PlannedChange(msgspec.Struct, frozen=True):
     further: float = 0.0
     """Lower bound of the probability that the plan reaches this change and another change after it."""
     then: tuple[PlannedChange, ...] = ()
-    """The likeliest changes after this one, likeliest first."""
+    """The likeliest changes after this change, likeliest first."""
 
 
 class _Node(NamedTuple):

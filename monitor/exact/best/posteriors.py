@@ -17,7 +17,7 @@ from monitor.exact.best.scratch_row import Posteriors
 MOST: Final = 16
 """Largest number of transitions whose rows are cached; other rows are computed each time."""
 MAX_NUMBERS: Final = 4_000_000
-"""Largest number of numbers in the cached rows of one model: 32 MB."""
+"""Largest count of numbers in the cached rows of one model: 32 MB."""
 
 
 class Transitions:

@@ -1,7 +1,8 @@
 """Values of the best decisions without observations, by backward induction, and the policy of these decisions.
 
 The best decision depends on the state and on the obligation that remains. If several actions are best up to 1e-12, the
-one with the largest probability under the nominal policy is chosen, then the one with the lowest number. Compiled.
+action with the largest probability under the nominal policy is chosen, and among several such actions the lowest
+number. Compiled.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Prior:
         return self._followed[obligation]
 
     def takeover(self, steps: int, obligation: int) -> Floats:
-        """Return the values [S] if the next `steps` decisions are best and the later ones nominal."""
+        """Return the values [S] if the next `steps` decisions are best and the later decisions nominal."""
         if steps <= 0:
             return self._nominal(obligation)
         if steps >= self._layouts.automaton.horizon(obligation):

@@ -30,8 +30,8 @@ from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
 FRAMES: Final = 16
-"""Largest number of cached frames. A stream needs one for the usual length of its paths, and others for the shorter
-paths at the beginning of an episode."""
+"""Largest number of cached frames. A stream needs one frame for the usual length of its paths, and more frames for the
+shorter paths at the beginning of an episode."""
 FEW_NUMBERS: Final = 1 << 16
 """Largest count of numbers in a cached frame."""
 MAX_PRODUCTS: Final = 2_000_000_000
@@ -198,7 +198,7 @@ class BestValues:
     def _plan_values(self, path: Observed, most: int, *, whole: bool) -> tuple[PlanValues, list[int], Pass]:
         """Return the values, the lane of each number of changes, and the pass.
 
-        `whole`: whether the pass keeps the decisions in all states, not only those on the path.
+        `whole`: whether the pass keeps the decisions in all states, not only the decisions on the path.
         """
         found, (best, optimal, *few) = self._decided(path, _outlook_ways(most), whole=whole)
         values = found.values[0]
@@ -215,7 +215,7 @@ class BestValues:
         """Yield for each lane the first decision that a better action replaces; None if there is no such decision.
 
         Before this decision the counterfactual path equals the observed path. `lanes`: lanes of 1, 2, ... changes, each
-        after the lane with one change less. Among equally good actions the lowest-numbered one is proposed.
+        after the lane with one change less. Among equally good actions the action with the lowest number is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0
         held, changed = sign * found.held[:, lanes], sign * found.actions[:, :, [lane - 1 for lane in lanes]]
@@ -248,7 +248,7 @@ class BestValues:
             lanes: ways to decide.
             kind: EXACT, ANY or STABLE.
             greatest: for ANY and STABLE, whether means are as large as possible.
-            whole: whether to keep the decisions in all states, not only those on the path.
+            whole: whether to keep the decisions in all states, not only the decisions on the path.
 
         Raises:
             LimitError: the pass would need too much memory.

@@ -78,7 +78,7 @@ def dynamics(nominal: Law, law: Law, *, merge_actions: bool) -> Dynamics:
 
 
 def _choices(tables: list[PolicyTable], model: MDP) -> Floats:
-    """Return the probabilities [H, S, A] of H tables; those of a single stochastic table are not copied."""
+    """Return the probabilities [H, S, A] of H tables; the array of a single stochastic table is not copied."""
     if len(tables) == 1:
         return _stack([table.probabilities for table in tables])
     rows = [[table.distribution(s, model.actions) for s in range(model.states)] for table in tables]

@@ -56,7 +56,7 @@ class RowTable:
     of a row of bounds, `lower` and `upper` have the bounds of the probability without the weight, and
     `successor_reward` has the part of the reward that depends on the successor; `reward` is then without this part.
     `observed_count`, `entry_count`, `row_count`, `successor_count`: the numbers in use. `computed`: number of
-    counterfactual rows computed so far, including those cleared.
+    counterfactual rows computed so far, including cleared rows.
 
     The other fields are working memory for the next row. `observed` [S]: the row of the observed pair `held` (-1: none)
     as a dense vector. `place` [S]: the position of a state in `successors`, valid only if it lies within the last row
