@@ -177,7 +177,8 @@ class Monitor:
     def alone(self) -> Monitor:
         """Return a new monitor for one agent.
 
-        It shares the models, policies, formulas and computed tables of this monitor. Its test of the model is the test of a fleet of one agent.
+        It shares the models, policies, formulas and computed tables of this monitor. Its test of the model is the
+        test of a fleet of one agent.
         """
         return self._copy(self._trust.alone())
 
