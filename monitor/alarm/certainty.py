@@ -34,7 +34,7 @@ class Certainty:
         self._brevity, self._places = subject.brevity, places
 
     def sure(self, blind: BlindReason | None) -> str:
-        """Return how certain the answer is, and whether much of it was hardly recorded; empty while blind."""
+        """Return a sentence on how certain the answer is, and if much of it was hardly recorded; empty while blind."""
         sure = self._sure(blind)
         return sure and sure + self._hardly()
 

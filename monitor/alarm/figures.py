@@ -33,7 +33,7 @@ from monitor.types import (
 SAME: Final = 1e-9
 """Difference up to which the two extremes of a value count as equal."""
 MATTERS: Final = 0.01
-"""If at least this fraction of a value rests on rarely or never recorded pairs, it is mentioned."""
+"""If at least this fraction of a value rests on rarely or never recorded pairs, alerts mention its support."""
 ANY: Final = -math.inf, math.inf
 """Extremes of an unknown value."""
 Number = tuple[float | None, tuple[float, float] | None]
@@ -280,7 +280,7 @@ def _stance(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> St
 
 
 def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Handover | None:
-    """Return the advice of a firing alarm. While blind, whether handing over helps is unknown.
+    """Return the advice of a firing alarm. While the formula is blind, it is unknown whether handing over helps.
 
     A rejected model is believed only if it says that handing over helps, because this is the safe side.
     """

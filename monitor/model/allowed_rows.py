@@ -61,7 +61,7 @@ def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) ->
 def _unrecorded(indptr: Ints, successors: Ints, learned: Ints, elsewhere: int) -> Ints:
     """Return the entry of `elsewhere` in each learned row.
 
-    If a row has two, the first is returned, because the second was recorded.
+    If a row has two such entries, the first is returned, because the second was recorded.
     """
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     found = np.flatnonzero(successors == elsewhere)

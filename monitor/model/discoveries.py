@@ -1,4 +1,4 @@
-"""How often a further draw of a row discovers a successor that the row had not shown before.
+"""Frequency with which a further draw of a row discovers a successor that the row had not shown before.
 
 The draws of all rows are pooled by their number within their row: for a row that was drawn n times, the draws of other
 rows with numbers near n + 1 show how often the next draw discovers a successor. So a row drawn three times gives much

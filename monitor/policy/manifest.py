@@ -168,7 +168,7 @@ def read_manifest(content: bytes, where: str) -> AnyManifest:
 
 
 def manifest_of(given: object, where: str) -> AnyManifest:
-    """Read a manifest from plain data `where`. Raises PolicyError, with a message of one line."""
+    """Read a manifest from plain data, which messages call `where`. Raises PolicyError with one line of text."""
     keys = given.keys() if isinstance(given, Mapping) else ()
     kind: type[AnyManifest] = SightedManifest if "sees" in keys else Manifest
     if isinstance(given, Mapping) and "kind" in keys:

@@ -93,8 +93,8 @@ class AgentMonitor:
 
         Formulas due by time are evaluated last, on the newest path, if it has grown since their last evaluation.
         `notices`: list to which notices are appended. `live_since`: skip evaluation at steps that arrived after these
-        ticks and were not late, except at the newest step; None: skip none. `most`: maximum number of events to advance
-        over, not counting skipped steps; the other events stay pending. 0: no maximum.
+        ticks and were not late, except at the newest step; None skips no step. `most`: maximum number of events to
+        advance over, not counting skipped steps; the other events stay pending. 0: no maximum.
         """
         session = self.session
         path = session.path

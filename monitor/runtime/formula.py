@@ -282,9 +282,10 @@ class FormulaMonitor:
             self.takeovers.load(state.takeovers)
 
     def _refresh(self, now: Instant) -> Iterator[Notice]:
-        """Publish a revision if the newest verdict of a firing alarm has news; else keep the verdict for the heartbeat.
+        """Publish a revision if the newest verdict differs enough (`Stance.differs`); else keep it for the heartbeat.
 
-        During `PAUSE` the revision is withheld. After `PAUSE` the newest verdict is published, if it still has news.
+        During `PAUSE` the revision is withheld. After `PAUSE` the newest verdict is published, if it still differs
+        enough.
         """
         published, judged, path, spec = self._published, self.last, self._path, self.query.spec
         assert published is not None, "a firing alarm was published"

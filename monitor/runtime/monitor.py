@@ -296,7 +296,7 @@ class Monitor:
 
         The agent stays ready if events are left.
 
-        `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return the number of events
+        `live_since`: as in `evaluate` with `latest_only`; if None, nothing is skipped. Return the number of events
         processed without skipping, at least 1.
         """
         self._changed.add(agent)

@@ -54,7 +54,7 @@ BACKWARDS: Final = (
 OWN: Final = "a world's own step is its causal model; leave it out"
 ONLY_DRAWN: Final = "in a world with numbers noise is drawn only where it must be; leave it out, or use exact"
 MANY: Final = 10_000_000
-"""If a formula needs more multiplications at each step than this, some 10 ms, `query_notes` mentions it."""
+"""`query_notes` mentions a formula that needs more multiplications than this at each step (about 10 ms)."""
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

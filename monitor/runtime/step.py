@@ -55,7 +55,8 @@ class AgentState(msgspec.Struct, frozen=True):
 
 
 class Stepped(msgspec.Struct, frozen=True):
-    """Result of a step. `due`: ticks at which to step with None if no other event comes before; None if never."""
+    """Result of a step. `due`: ticks at which to step with None, unless another event comes before; None if there is no
+    such time."""
 
     state: AgentState
     notices: list[Notice]
@@ -129,7 +130,7 @@ class AgentStep:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which to step with None if no other event comes before; None if never."""
+        """Ticks at which to step with None, unless another event comes before; None if there is no such time."""
         return self._monitor.due
 
     def checkpoint(self) -> AgentState:

@@ -234,9 +234,9 @@ class Ensemble:
         return None if ahead is None else ahead._values  # noqa: SLF001 - its own
 
     def left(self, last: Pair, ended: State | None) -> Bools:
-        """Return which particles [n] make a move without recorded data before they are decided. Needs `watched`.
+        """Return which particles [n] make a move without recorded data before they are decided.
 
-        The particles must be apart. The arguments are those of `outcomes`.
+        The particles must be `watched` and apart. The arguments are those of `outcomes`.
         """
         ahead = self._decided(last, ended)
         assert ahead is not None, "particles that are apart have noise"

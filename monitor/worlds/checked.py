@@ -18,9 +18,8 @@ from monitor.worlds.description import Ranges, features_driven, features_listed,
 from monitor.worlds.protocol import World
 
 TOLERANCE: Final = 1e-6
-"""Largest allowed difference between an observed state and the state to which its noise leads; relative above 1.
-Noise near 0 or 1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard
-deviations.
+"""Tolerance between an observed state and the state to which its noise leads; relative for numbers above 1. Noise near
+0 or 1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard deviations.
 """
 WITHIN: Final = (0.5, 1e-3, 1.0 - 1e-3)
 """Positions in an interval of noise that are tested: any noise in the interval must lead to the observed state."""
@@ -114,7 +113,7 @@ class CheckedWorld:
     def unrecorded(self, states: Floats, actions: Ints, inputs: tuple[float, ...] | Floats) -> Bools:
         """Return for which of n pairs the world extrapolates, because the action was not recorded at such numbers, [n].
 
-        Needs `learned_from`.
+        The world must have `learned_from`.
         """
         given = np.empty((len(states), len(self.inputs)))
         given[:] = inputs
@@ -156,7 +155,7 @@ class CheckedWorld:
         return found.astype(np.float64)
 
     def different_from(self, other: CheckedWorld) -> str:
-        """Return a difference that prevents the comparison of two worlds; empty if there is none."""
+        """Return a part in which two worlds differ, so that they cannot be compared; empty if there is none."""
         compared = ("features", "inputs", "action_names", "noise")
         return next((what.replace("_", " ") for what in compared if getattr(self, what) != getattr(other, what)), "")
 

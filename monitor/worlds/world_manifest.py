@@ -200,7 +200,7 @@ class WorldManifest(_Strict):
 
 
 def read_manifest(content: bytes, where: str) -> WorldManifest:
-    """Read the manifest in the bytes of a YAML file `where`. Raises ModelError, with a message of one line."""
+    """Read the manifest in the bytes of a YAML file, which messages call `where`. Raises ModelError in one line."""
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
         return WorldManifest.model_validate(given)

@@ -152,7 +152,7 @@ class BestValues:
         return float(found.values[0, lane])
 
     def profile(self, path: Observed, way: Way) -> Floats:
-        """Return the Gumbel-Max values [L], from each pair on, with decisions made in one way. Uses a single pass."""
+        """Return the Gumbel-Max values [L], from each pair on, with decisions made in one way. One pass is enough."""
         found, (lane,) = self._decided(path, (_possible(way, path),), each=True)
         return found.begun[:, lane]
 
