@@ -341,8 +341,10 @@ def _shortest(cube: _Cube) -> _Cube:
 
 
 class _Basis:
-    """The elements of some conjunctions. A conjunction is a bit mask over these elements, because all pairs are
-    compared."""
+    """The elements of some conjunctions.
+
+    A conjunction is a bit mask over these elements, because all pairs are compared.
+    """
 
     def __init__(self, cubes: AbstractSet[_Cube]) -> None:
         elements = frozenset[_Element]().union(*cubes)

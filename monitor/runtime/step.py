@@ -55,8 +55,10 @@ class AgentState(msgspec.Struct, frozen=True):
 
 
 class Stepped(msgspec.Struct, frozen=True):
-    """Result of a step. `due`: ticks at which to step with None, unless another event comes before; None if there is no
-    such time."""
+    """Result of a step.
+
+    `due`: ticks at which to step with None, unless another event comes before; None if there is no such time.
+    """
 
     state: AgentState
     notices: list[Notice]
