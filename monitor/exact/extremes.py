@@ -112,5 +112,5 @@ class Extremes:
                 self._measures[id(measure)] = split_measure(measure)
             except LimitError as error:
                 self._measures[id(measure)] = None
-                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # the referee picks the largest too
+                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # as in the referee
         return self._measures[id(measure)]

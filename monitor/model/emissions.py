@@ -76,7 +76,7 @@ class Emissions:
                 "state needs a distribution over observations"
             )
         counts = np.bincount(shows, minlength=states)
-        loose = np.abs(sums - 1) > counts * np.finfo(np.float64).eps  # as rows are: see `sparse_rows`
+        loose = np.abs(sums - 1) > counts * np.finfo(np.float64).eps  # as for rows, see `sparse_rows`
         return cls(
             int(signals),
             frozen(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])),

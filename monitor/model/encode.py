@@ -92,7 +92,7 @@ def _check_range(model: MDP, raw: RawState) -> None:
     if not model.limits or not isinstance(raw, tuple):
         return
     for place, (value, (low, high)) in enumerate(zip(raw, model.limits, strict=True)):
-        if isinstance(value, str):  # a text that names a bin; a text that does not has no state
+        if isinstance(value, str):  # the name of a bin; any other text has no state
             continue
         if not low <= value <= high:
             assert model.ranges is not None

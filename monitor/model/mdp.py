@@ -382,7 +382,7 @@ class MDP:
 
     @cached_property
     def bin_places(self) -> tuple[dict[str, int] | None, ...]:
-        """For each dimension of the bins: text -> bin, or None if it has numbers. Texts of messages are looked up here."""
+        """For each dimension of the bins: text -> bin, or None if it has numbers. Used at each message."""
         if not self.bin_names:
             return (None,) * len(self.bin_edges)
         return tuple({name: i for i, name in enumerate(names)} if names else None for names in self.bin_names)

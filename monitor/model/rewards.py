@@ -49,7 +49,7 @@ def checked_rewards(states: int, actions: int, rewards: object) -> Floats:
     table = as_floats(rewards, "rewards")
     if table.shape != (states, actions):
         raise ModelError(f"rewards have shape {table.shape}, not [{states}, {actions}]")
-    return frozen(table + 0.0)  # -0.0 becomes 0.0: equal models then have equal bytes
+    return frozen(table + 0.0)  # -0.0 becomes 0.0, so that equal models have equal bytes
 
 
 def checked_transition_rewards(

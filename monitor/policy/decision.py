@@ -39,7 +39,7 @@ def chosen_probabilities(
     scores = _checked(raw, manifest, states)
     if manifest.output.kind == "logits":
         scores = np.where(available, scores, -np.inf) if manifest.mask else scores
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))  # minus the largest: exp cannot overflow
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))  # minus the largest, so that exp cannot overflow
     else:
         weights = np.where(available, scores, 0.0) if manifest.mask else scores
     sums = weights.sum(axis=1, keepdims=True)

@@ -190,7 +190,7 @@ def evaluated(session: Any, names: list[str], feed: dict[str, AnyArray]) -> list
     """Return the outputs of a session, as onnxruntime gives them. Raises PolicyError."""
     try:
         found: list[Any] = session.run(names, feed)
-    except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+    except Exception as error:  # onnxruntime has a separate class for each kind of failure
         raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
     return found
 
@@ -218,7 +218,7 @@ def open_session(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxrunti
         return onnxruntime.InferenceSession(
             content, options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
-    except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+    except Exception as error:  # onnxruntime has a separate class for each kind of failure
         raise PolicyError(f"policy {where}: onnxruntime cannot open it ({_first_line(error)})") from error
 
 
@@ -229,7 +229,7 @@ def _bound_memory() -> None:
 
     kind, memory = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
     where = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, memory)
-    # Grow by need: doubling would reserve more of the common memory than is used.
+    # Grow by need, because doubling would reserve more of the common memory than is used.
     settings = {"max_mem": MAX_MEMORY, "arena_extend_strategy": 1}
     onnxruntime.create_and_register_allocator(where, onnxruntime.OrtArenaCfg(settings))
 

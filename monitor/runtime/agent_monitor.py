@@ -210,7 +210,7 @@ class AgentMonitor:
             state = event.state
             for forecasts in self._followed:
                 if forecasts.value is not None and (over := forecasts.read(state)) is not None:
-                    notices.append(over)  # noqa: PERF401 - a list of its own would cost more than all the rest
+                    notices.append(over)  # noqa: PERF401 - an extra list would cost more than all the rest
             return
         last = session.path.last
         stays = last.state if isinstance(event, End) and event.terminated and continued and last is not None else None

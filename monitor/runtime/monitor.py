@@ -327,7 +327,7 @@ class Monitor:
         self._changed.add(agent)
         return [Received(agent, "dropped"), *monitor.session.lost(now, why)]
 
-    def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
+    def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the only argument besides the time
         """Record whether the broker is connected.
 
         While it is not connected, verdicts are marked `disconnected`, unless another reason prevents verdicts (see

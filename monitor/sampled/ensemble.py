@@ -168,7 +168,7 @@ class Ensemble:
         """
         assert not self._apart, "particles are told apart once"
         new, count, open_ = copy(self), len(particles), len(self._open)
-        new._apart = True  # noqa: SLF001 - here and below: its own
+        new._apart = True  # noqa: SLF001 - here and below: of this class
         new._values = np.repeat(self._values, count)  # noqa: SLF001
         new._left = None if self._left is None else np.repeat(self._left, count)  # noqa: SLF001
         new._open = np.arange(count * open_)  # noqa: SLF001
@@ -184,7 +184,7 @@ class Ensemble:
         """
         assert not self._apart, "particles are told apart once"
         new, open_ = copy(self), len(self._open)
-        new._apart, new._first = particles is not None, self._first + offset  # noqa: SLF001 - here and below: its own
+        new._apart, new._first = particles is not None, self._first + offset  # noqa: SLF001 - here and below: of this class
         new._values = np.repeat(self._values, len(states))  # noqa: SLF001
         new._open = np.arange(len(states) * open_)  # noqa: SLF001
         new._noise = (np.zeros(1, dtype=np.int64) if particles is None else particles)[: len(states) * open_]  # noqa: SLF001
@@ -195,8 +195,8 @@ class Ensemble:
     def copied(self) -> Ensemble:
         """Return a copy that advances independently."""
         new = copy(self)
-        new._values = self._values.copy()  # noqa: SLF001 - its own
-        new._left = None if self._left is None else self._left.copy()  # noqa: SLF001 - its own
+        new._values = self._values.copy()  # noqa: SLF001 - of this class
+        new._left = None if self._left is None else self._left.copy()  # noqa: SLF001 - of this class
         return new
 
     @property
@@ -231,7 +231,7 @@ class Ensemble:
             ended: the state in which the episode has terminated, absorbing from here on and without reward; else None.
         """
         ahead = self._decided(last, ended)
-        return None if ahead is None else ahead._values  # noqa: SLF001 - its own
+        return None if ahead is None else ahead._values  # noqa: SLF001 - of this class
 
     def left(self, last: Pair, ended: State | None) -> Bools:
         """Return which particles [n] make a move without recorded data before they are decided.
@@ -240,15 +240,15 @@ class Ensemble:
         """
         ahead = self._decided(last, ended)
         assert ahead is not None, "particles that are apart have noise"
-        assert ahead._left is not None, "they are watched"  # noqa: SLF001 - its own
-        return ahead._left  # noqa: SLF001 - its own
+        assert ahead._left is not None, "they are watched"  # noqa: SLF001 - of this class
+        return ahead._left  # noqa: SLF001 - of this class
 
     def _decided(self, last: Pair, ended: State | None) -> Ensemble | None:
         """Return a copy in which every particle is decided; None if this needs noise and particles are not apart."""
         ahead = self.copied()
         for _ in ahead.follow(last, ended):
             pass
-        return None if len(ahead._open) else ahead  # noqa: SLF001 - its own
+        return None if len(ahead._open) else ahead  # noqa: SLF001 - of this class
 
     def follow(self, last: Pair, ended: State | None) -> Iterator[Given]:
         """Advance from the last observed pair on until all particles are decided.

@@ -164,7 +164,7 @@ def is_plain(observation: Observation) -> bool:
     )
 
 
-def _are_plain(  # noqa: PLR0917 - each is read once: that costs more than to look at it
+def _are_plain(  # noqa: PLR0917 - each value is read once, because reading costs more than a check
     seq: object,
     state: object,
     action: object,

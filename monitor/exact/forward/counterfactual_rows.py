@@ -128,7 +128,7 @@ def append_rows(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int,
     if s_next >= 0:
         hold_observed(dynamics, table, s * dynamics.rewards.shape[1] + a)
     if dynamics.is_nominal[phase] and state == s:
-        # There is no intervention here, so the action is the observed one, even if the nominal policy never takes it.
+        # There is no intervention here, so the observed action is taken, even if the nominal policy never takes it.
         return append_row(dynamics, table, s, a, s_next, state, a, 1.0, table.row_count)
     if not dynamics.stochastic[phase]:
         action = dynamics.policy_actions[phase, state]
@@ -174,7 +174,7 @@ def append_row(
         table.row_count += 1
     reward = dynamics.rewards[state, action]
     if dynamics.same_model and state == s and action == a:
-        # State, action and model are the observed ones, so the successor is too, under every causal model.
+        # State, action and model are as observed, so the successor is as observed too, under every causal model.
         for k in range(first, end if rewarded else first):
             if dynamics.counterfactual_row_successors[k] == s_next:
                 reward += dynamics.transition_rewards[k]

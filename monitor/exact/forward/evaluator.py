@@ -243,7 +243,7 @@ class Evaluator:
                 self._compute_values(first, self.unrolled.obligations[second][first])
             except LimitError:
                 if forward is not None:
-                    forward.unanswered = False  # the pair was observed, so the next call observes a new one
+                    forward.unanswered = False  # the pair was observed, so the next call observes a new pair
                 raise
 
     def _compute_values(self, offset: int, obligation: int) -> None:
