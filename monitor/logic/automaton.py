@@ -371,7 +371,8 @@ class _Basis:
         """
         _check_alternatives(len(masks), 2 * MAX_ALTERNATIVES)
         every = tuple(self._bits.values())
-        # Sets of conjunctions are bit masks over their places in this order, so that one is compared with all others at once.
+        # Sets of conjunctions are bit masks over their places in this order, so that each conjunction is compared with
+        # all others at once.
         ordered, kept, stronger = sorted(masks, key=int.bit_count), 0, 0  # stronger: they entail more than they have
         having, entailing = dict.fromkeys(every, 0), dict.fromkeys(every, 0)  # of those kept; of the stronger ones
         for place, mask in enumerate(ordered):
