@@ -1,4 +1,4 @@
-"""Two variants of a model: everything unknown is as bad as possible for any formula, or as good as possible."""
+"""Two variants of a model, with everything unknown as bad, or as good, as possible for any formula."""
 
 from __future__ import annotations
 
