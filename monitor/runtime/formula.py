@@ -235,8 +235,10 @@ class FormulaMonitor:
             yield from self._report(change, now.wall, now)
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
-        """Close the alarm. `how`: `ended` if the episode or the agent has ended, `removed` if the formula was
-        removed."""
+        """Close the alarm.
+
+        `how`: `ended` if the episode is over or the agent was forgotten, `removed` if the formula was removed.
+        """
         self.alarm, change = close(self.alarm, how)
         if self.last is not None and change is not None:
             yield from self._report(change, self.last.time, None)
