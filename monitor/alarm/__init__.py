@@ -1,1 +1,1 @@
-"""Alarms: when verdicts become an alarm, and the sentences and numbers of its alerts."""
+"""Alarms: the state machine that turns verdicts into alarms, and the sentences and numbers of alerts."""

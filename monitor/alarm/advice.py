@@ -1,4 +1,4 @@
-"""What to do about an alarm, in sentences: hand over now, stop the agent, or decide yourself."""
+"""Advice on an alarm, in sentences: hand over now, stop the agent, or decide yourself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from monitor.types.verdicts import Verdict
 
 
 class Advice:
-    """Sentences about what to do after a verdict. `places`: minimum number of decimals of their numbers."""
+    """Sentences about what to do after a verdict. `places`: minimum number of decimals of the numbers."""
 
     def __init__(self, parsed: Formula, verdict: Verdict, subject: Subject) -> None:
         self._parsed, self._verdict, self._subject = parsed, verdict, subject
@@ -50,7 +50,7 @@ class Advice:
         return f"{capital(doing)} {'helped' if helped else 'did not suffice'} then ({given})"
 
     def _useless(self, change: InterventionRef, test: Test, *, contradicted: bool) -> str:
-        """Return what to do now if handing over is not needed or not enough. A `contradicted` model shows neither."""
+        """Return the advice if handing over is not needed or not enough. A `contradicted` model cannot show either."""
         short = noun(self._subject.short(change))
         (own, given, bound), doing = self._now(), DOING[change.kind].format(short)
         if needless(self._parsed, self._verdict):
@@ -68,7 +68,7 @@ class Advice:
         return f"Stop the agent safely; if that is impossible, {anyway}, {_misses(test, bound)}"
 
     def _unknown(self, change: InterventionRef, test: Test) -> str:
-        """Return what to do now if it is unknown whether carrying on or handing over suffices."""
+        """Return the advice if it is unknown whether carrying on or handing over suffices."""
         short, (own, given, _) = noun(self._subject.short(change)), self._now()
         doing, show = DOING[change.kind].format(short), self._does_not_show()
         if needless(self._parsed, self._verdict):
@@ -87,7 +87,7 @@ class Advice:
         return "the model is too poor to say" if self._brevity else "the model is not good enough to say"
 
     def _on_effect(self, blind: BlindReason | None) -> str:
-        """Return what to do now if the effect of handing over is large enough."""
+        """Return the advice if the effect of handing over is large enough."""
         handover, change = handover_of(self._parsed, self._verdict), advised_change(self._parsed)
         if handover is None or change is None or handover.helps_now is False:
             return ""
@@ -102,7 +102,7 @@ class Advice:
         return f"{DO[change.kind].format(short)} now"
 
     def without(self, blind: BlindReason | None) -> str:
-        """Return the value of carrying on, if handing over is not known to be better and nothing else says it."""
+        """Return the value of carrying on, unless handing over is known to be better or another sentence has it."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
                 if blind not in (None, "model_doubt") or test.holds(own):
@@ -129,7 +129,7 @@ class Advice:
         return f"{who} now: credibly {low} to {high} ({100 * how.level:.4g} %)"
 
     def too_late(self, blind: BlindReason | None) -> str:
-        """Return the time at which handing over last sufficed, if it no longer does."""
+        """Return the time at which handing over last sufficed, if handing over no longer suffices."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps, latest_useful=int(latest))), (own, _) if not helps:
                 if blind is not None or test.holds(own) or in_doubt(self._parsed, self._verdict):
@@ -173,7 +173,7 @@ class Advice:
         return own, given, bound
 
     def _not_shown(self, test: Test) -> bool:
-        """Return whether it depends on rarely or never recorded pairs if handing over now suffices."""
+        """Return whether rarely or never recorded pairs decide if handing over now suffices."""
         if in_doubt(self._parsed, self._verdict) and self._verdict.latest_useful != 0:
             return True
         return len({test.holds(value) for value in self._open_now(1) or ()}) > 1

@@ -18,8 +18,8 @@ class Blindness(msgspec.Struct, frozen=True):
     """A reason why a formula is blind.
 
     `words`: why the formula cannot be evaluated, or why its verdict is not reliable. `marks`: whether the reason only
-    marks results; the path is then intact, and steps are evaluated and alarms advance as without the reason. `ready`:
-    whether the monitor still counts as ready, because the reason does not lie in the monitor itself.
+    marks results. The path is then intact, steps are evaluated, and alarms advance as usual. `ready`: whether the
+    monitor still counts as ready, because the reason does not lie in the monitor itself.
     """
 
     words: str

@@ -17,31 +17,31 @@ from monitor.types.stream_events import BlindReason
 from monitor.types.verdicts import RestsOn, Verdict
 
 SAYS_NOTHING: Final = 0.9
-"""Width, as a fraction of all possible values of a probability, from which a guaranteed band guarantees nothing."""
+"""A guaranteed band of this width or more guarantees nothing. Unit: the range of all possible values."""
 MUCH: Final = 0.1
-"""Fraction of a value that rests on rarely or never recorded pairs, from which the summary mentions it."""
+"""If at least this fraction of a value rests on rarely or never recorded pairs, the summary mentions it."""
 UNLIKELY: Final = 0.005
-"""Probability from which a label is named, if states are hidden."""
+"""Least probability of a label that is named, if states are hidden."""
 MOST_LABELS: Final = 3
 """Maximum number of labels, and of states, that are named if states are hidden."""
 TOO_WIDE: Final = 0.5
-"""Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
+"""A credible band wider than this leaves too much open. Unit: the range of all possible values."""
 
 
 class Certainty:
-    """Sentences about how certain a verdict is. `places`: minimum number of decimals beside the finding."""
+    """Sentences about how certain a verdict is. `places`: minimum number of decimals of a band next to the finding."""
 
     def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject, places: int) -> None:
         self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
         self._brevity, self._places = subject.brevity, places
 
     def sure(self, blind: BlindReason | None) -> str:
-        """Return how certain the answer is, and whether much of it was hardly recorded; empty while blind."""
+        """Return a sentence on how certain the answer is, and if much of it was hardly recorded; empty while blind."""
         sure = self._sure(blind)
         return sure and sure + self._hardly()
 
     def _sure(self, blind: BlindReason | None) -> str:
-        """Return in a few words how certain the answer is; empty while blind, which says that it is uncertain."""
+        """Return in a few words how certain the answer is; empty while blind, because blind means uncertain."""
         verdict = self._verdict
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
             return ""
@@ -161,7 +161,7 @@ class Certainty:
         return f"; {amount}{self._subject.named(change)} {recorded}"
 
     def _leaves_much_open(self, band: tuple[float, float]) -> bool:
-        """Return whether a credible band of the agent's own value (a probability or an effect on one) is too wide."""
+        """Return whether the credible band of the agent's probability, or effect on a probability, is too wide."""
         goal = next(iter(quantity_goals(self._parsed)), None)
         return goal is not None and band[1] - band[0] > TOO_WIDE * _span(goal)
 
@@ -195,7 +195,7 @@ class Certainty:
 
 
 def _span(goal: Goal) -> float:
-    """Return the width of the range of a probability or of an effect on one; infinite for a reward."""
+    """Return the width of the range of a probability or of an effect on a probability; infinite for a reward."""
     if not isinstance(goal.measure, Probability):
         return math.inf
     return 1.0 if goal.world.baseline is None else 2.0

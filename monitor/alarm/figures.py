@@ -23,7 +23,7 @@ from monitor.types.verdicts import NO_EXTREMES, Outcome, Quantity, Verdict
 SAME: Final = 1e-9
 """Difference up to which the two extremes of a value count as equal."""
 MATTERS: Final = 0.01
-"""Fraction of a value that rests on rarely or never recorded pairs, from which it is mentioned."""
+"""If at least this fraction of a value rests on rarely or never recorded pairs, alerts mention its support."""
 ANY: Final = -math.inf, math.inf
 """Extremes of an unknown value."""
 Number = tuple[float | None, tuple[float, float] | None]
@@ -78,7 +78,10 @@ def own_quantity(verdict: Verdict) -> Quantity | None:
 
 
 def other_quantity(verdict: Verdict) -> Quantity | None:
-    """Return the quantity of the alternative's value; for a plain formula its only one, or None if it has several."""
+    """Return the quantity of the alternative's value.
+
+    For a plain formula this is its only quantity; None if it has several.
+    """
     return verdict.quantities[-1] if own_quantity(verdict) is not None else None
 
 
@@ -125,9 +128,9 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
 def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
     """Return the least and the greatest value of handing over now over all unrecorded pairs; None if all are recorded.
 
-    In a world with numbers, nothing is sampled at the extremes. There these are the value minus and plus the fraction
-    of the alternative's samples that leave the recorded range; `ANY` for a reward, which such samples may change
-    without limit.
+    In a world with numbers, nothing is sampled at the extremes. The extremes are then the value minus and plus the
+    fraction of the alternative's samples that leave the recorded range. For a reward they are `ANY`, because such
+    samples may change a reward without limit.
     """
     if verdict.profile_extremes:
         return verdict.profile_extremes[0][2:]
@@ -267,7 +270,7 @@ def _stance(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> St
 
 
 def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Handover | None:
-    """Return the advice of a firing alarm. While blind, whether handing over helps is unknown.
+    """Return the advice of a firing alarm. While the formula is blind, it is unknown whether handing over helps.
 
     A rejected model is believed only if it says that handing over helps, because this is the safe side.
     """

@@ -13,14 +13,14 @@ from monitor.types.specs import FormulaSpec
 from monitor.types.verdicts import Quantity, Verdict
 
 MOST_QUANTITIES: Final = 3
-"""Maximum number of quantities that are listed for a formula with several."""
+"""Maximum number of quantities that are listed for one formula."""
 
 Open = tuple[float, float] | None
 """Least and greatest value over all outcomes of unrecorded pairs; None if unrecorded pairs do not matter."""
 
 
 class Finding:
-    """Sentences about the finding of a verdict. `places`: minimum number of decimals of its numbers."""
+    """Sentences about the finding of a verdict. `places`: minimum number of decimals of the numbers."""
 
     def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject) -> None:
         self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
@@ -28,7 +28,7 @@ class Finding:
         self.places = 2
 
     def sentence(self) -> str:
-        """Return what happened and how bad it is."""
+        """Return the sentence on what happened and how bad it is."""
         verdict = self._verdict
         match self._parsed:
             case Regret(_, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
@@ -70,7 +70,7 @@ class Finding:
                 return []
 
     def disagreement(self) -> list[str]:
-        """Return whether causal models disagree, and the bounds over them."""
+        """Return a sentence on disagreeing causal models, with the bounds over them."""
         if not self._disagree():
             return []
         if self._verdict.bounds is None:
@@ -80,7 +80,7 @@ class Finding:
         return [f"Causal models disagree: {self._spread()}{who}"]
 
     def all_quantities(self) -> list[str]:
-        """Return all quantities of a formula with several, if the summary leaves some out."""
+        """Return all quantities of a formula, if the summary leaves some of them out."""
         verdict = self._verdict
         if verdict.outcome is not None or len(verdict.quantities) <= MOST_QUANTITIES:
             return []

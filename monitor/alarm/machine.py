@@ -3,10 +3,11 @@
 An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Each verdict is assessed first:
 
 - `bad`: the trigger (`fails` or `holds`, set by `alarm.when`; regret; with `when: unavoidable` also unavoidable). `for`
-  bad verdicts, without a good one in between, fire the alarm;
-- `breach`: unavoidable, if it is not the trigger. The goal is not met, so a firing alarm keeps firing and its count of
-  good verdicts restarts. But a breach does not start an alarm, and does not change the count of a pending one;
-- `good`: resets a pending alarm. `keep` good verdicts, without a bad one or a breach in between, resolve a firing
+  bad verdicts, without a good verdict in between, fire the alarm;
+- `breach`: the outcome unavoidable, if it is not the trigger. The goal is not met, so a firing alarm keeps firing and
+  its count of good verdicts restarts. But a breach does not start an alarm, and does not change the count of a pending
+  alarm;
+- `good`: resets a pending alarm. `keep` good verdicts, without a bad verdict or a breach in between, resolve a firing
   alarm;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
@@ -184,7 +185,7 @@ def next_alarm(
 ) -> tuple[Alarm, AlarmChange | None]:
     """Advance an alarm by one verdict, given at step `seq` with time `time` (seconds since the epoch).
 
-    Return the alarm after it and the change to report, if any.
+    Return the alarm after the verdict, and the change to report, if any.
 
     >>> alarm, change = next_alarm(Alarm(), "bad", AlarmSpec(for_=2), seq=7, time=1.5)
     >>> alarm.state, change.state
@@ -199,7 +200,7 @@ def next_alarm(
 
 
 def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, AlarmChange | None]:
-    """Close an alarm with its episode (`ended`) or its formula (`removed`). Only a firing alarm reports it.
+    """Close an alarm with its episode (`ended`) or its formula (`removed`). Only a firing alarm makes an alert.
 
     The returned alarm is new but keeps `blind`, because blindness belongs to the stream and not to the episode.
     """

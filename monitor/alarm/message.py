@@ -129,7 +129,7 @@ class FormulaText(msgspec.Struct, frozen=True):
     """Name and text of a formula."""
 
     name: str
-    """The formula's name in the configuration."""
+    """Name of the formula in the configuration."""
     text: str
     """The formula's text, in the formula language."""
 
@@ -144,7 +144,7 @@ class EvidenceLink(msgspec.Struct, frozen=True):
 
 
 class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Own and alternative value for a takeover at one offset, each from its own intervention state."""
+    """Own and alternative value for a takeover at one offset, both from the intervention state at this offset."""
 
     offset: int
     """Number of steps before the newest step; 0 is now."""
@@ -155,7 +155,8 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
     nominal_extremes: tuple[float, float] | None = None
     """Least and greatest own value over all outcomes of unrecorded pairs; left out if there are no such pairs."""
     alternative_extremes: tuple[float, float] | None = None
-    """Least and greatest value under the alternative, over all outcomes of unrecorded pairs."""
+    """Least and greatest value under the alternative over all outcomes of unrecorded pairs; left out if there are no
+    such pairs."""
 
 
 class FiredMessage(msgspec.Struct, frozen=True):
@@ -170,9 +171,9 @@ class FiredMessage(msgspec.Struct, frozen=True):
     seq: int
     """The step at which the alarm fired. The evidence proves the verdict on this step."""
     time: str | None
-    """The time of that step."""
+    """The time of the step `seq`."""
     time_unix: float | None
-    """`time` in seconds since the epoch."""
+    """The value of `time` in seconds since the epoch."""
 
 
 class ValueBands(msgspec.Struct, frozen=True):
@@ -212,7 +213,7 @@ class AlertBands(msgspec.Struct, frozen=True):
     delta: float | None
     """Probability with which any guaranteed band may fail, for all answers together."""
     reason: str
-    """Why a band or the support is missing, or why fits have no answer; empty if nothing is missing."""
+    """Reason why a band or the support is missing, or why fits have no answer; empty if nothing is missing."""
     fits: int
     """In a world with numbers, the number of fits to resampled recordings, which replace the posterior models."""
 
@@ -233,9 +234,9 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """`firing`, or how the alarm closed: `resolved` (the goal is met again), `ended` (the episode ended or the agent
     became silent while the goal was not met), `removed` (the formula was changed or removed)."""
     blind: BlindReason | None
-    """Why the formula cannot be evaluated now, or why its result is marked; `null` if neither."""
+    """Reason why the formula cannot be evaluated now, or why its result is marked; `null` if there is no reason."""
     severity: str
-    """As configured."""
+    """Severity of the alarm, as configured."""
     agent: str
     """The agent's name, from its topic."""
     formula: FormulaText
@@ -273,17 +274,17 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     time: str | None
     """Time of the newest change: the time of its step, or of a change of blindness."""
     time_unix: float | None
-    """`time` in seconds since the epoch."""
+    """The value of `time` in seconds since the epoch."""
     since: str | None
     """Time of the step at which the breach began, with the first of the `alarm.for` bad verdicts."""
     since_unix: float | None
-    """`since` in seconds since the epoch."""
+    """The value of `since` in seconds since the epoch."""
     late: bool
     """True if the newest step was older than `stream.max_lag` when it arrived."""
     sent: str | None
     """When this message was sent."""
     sent_unix: float | None
-    """`sent` in seconds since the epoch."""
+    """The value of `sent` in seconds since the epoch."""
     model: Named
     """The model used."""
     policies: tuple[Named, ...]
@@ -296,7 +297,7 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     details: tuple[str, ...]
     """Further sentences: the counterfactual, other decisions, and how the numbers were computed."""
     runbook: str | None
-    """As configured."""
+    """Runbook of the alarm, as configured."""
     extremes: tuple[float, float] | None = None
     """Least and greatest `value` over all outcomes of pairs (state, action) that were never recorded; left out if there
     are no such pairs, and for models that are not learned."""

@@ -10,7 +10,7 @@ from monitor.types.notices import Departing, WrongRow
 from monitor.types.verdicts import RestsOn
 
 MOST_DECIMALS = 12
-"""Maximum number of decimals shown. Numbers that differ less are equal for a verdict too."""
+"""Maximum number of decimals shown. Numbers that differ only in later decimals are equal for a verdict too."""
 LARGE = 1e7
 """Numbers from this size on are shown with a power of ten."""
 

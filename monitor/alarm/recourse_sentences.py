@@ -1,8 +1,8 @@
-"""Whether a missed goal could have been met: the data in an alert, and sentences.
+"""Recourse in alerts: data and sentences on whether a missed goal could have been met.
 
 The sentences say what would have happened, never what to do, because the changed decisions are chosen with knowledge
-that nobody had at that time. Steps are named by number, so that a sentence is still true when it is read later. Beside
-the number, the sentence says how many steps ago it was.
+that nobody had at that time. Steps are named by number, so that a sentence is still true when it is read later. The
+sentence also says how many steps ago the step was.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     """The step of the first changed decision. Before it, nothing is different."""
     offset: int
-    """Number of steps from that step to the step `seq` of the alert."""
+    """Number of steps from the first changed decision to the step `seq` of the alert."""
     state: State
     """The state in which this decision was made: the model's index, or the numbers in a world with numbers."""
     taken: int | None
@@ -58,7 +58,8 @@ class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     proposed: int
     """The action to take instead."""
     proposed_name: str
-    """The words for the proposed action in the configuration's `actions`, or its name in the model."""
+    """The words for the proposed action in the configuration's `actions`, or its name in the model; empty if it has no
+    name."""
     samples: int | None = None
     """Number of samples of which the value is the mean; left out if the value is exact."""
 
@@ -83,7 +84,7 @@ class AlertRecourse(msgspec.Struct, frozen=True):
     """The fewest changed decisions that would have met the goal; `null` if three are not enough, or if the goal could
     not be met."""
     reason: str
-    """Why something is unknown; empty if everything is known."""
+    """Reason why something is unknown; empty if everything is known."""
 
 
 def alert_recourse(recourse: Recourse | None, seq: int, actions: WordsOfActions = ()) -> AlertRecourse | None:

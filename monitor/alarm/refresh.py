@@ -14,7 +14,7 @@ from monitor.types.alerts import Alert
 from monitor.types.notices import Refreshed
 
 _read: Final = lru_cache(maxsize=4096)(parse)
-"""Parser that keeps its results."""
+"""Parser with a cache of its results."""
 
 
 def refreshed(alert: Alert, news: Refreshed) -> Alert:

@@ -88,7 +88,7 @@ class Subject:
 
     @property
     def hindsight(self) -> bool:
-        """Whether transitions were observed since the intervention, so that decisions can know of them."""
+        """True if transitions were observed since the intervention, so that decisions can know of them."""
         return self.back != 0
 
     def named(self, change: InterventionRef) -> str:

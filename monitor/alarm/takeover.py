@@ -26,8 +26,8 @@ _OUTCOMES: Final[dict[tuple[bool | None, bool | None], TakeoverOutcome]] = {
 def takeover_formula(goal: Goal, deployed: str, since: int) -> And:
     """Return the formula whose quantities are the observed outcome and the outcome under the deployed policy.
 
-    `goal`: goal whose measure and test are used; its world is not. `deployed`: a name of the deployed policy. `since`:
-    number of transitions observed since the takeover.
+    `goal`: goal whose measure and test are used; its world is ignored. `deployed`: a name of the deployed policy.
+    `since`: number of transitions observed since the takeover.
     """
     changes = NOMINAL, InterventionRef("policy", deployed)
     happened, gone_on = (Goal(WorldRef(change, None, since), goal.measure, goal.test) for change in changes)

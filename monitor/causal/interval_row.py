@@ -1,7 +1,7 @@
 """Rows that are known only up to a confidence set: extreme means, with and without an observed transition.
 
-Row p led to the outcome i. Of p and of the target row q only bounds of each entry are known, and nothing is known of
-the causal mechanism that couples the two rows. The conditional rows are exactly (docs/semantics.md, section 13.3)
+Row p led to the outcome i. Only bounds of each entry of p and of the target row q are known. Nothing is known about the
+causal mechanism that couples the two rows. The possible conditional rows are exactly (docs/semantics.md, section 13.3)
 
     { x : sum x = 1, p* x_k <= u_k, sum_k max(l_k, p* x_k) <= 1 },
 
@@ -14,7 +14,7 @@ from monitor.arrays import Floats
 from monitor.causal.row import RowMemory, greedy, sort_pairs
 
 TINY = 1e-200
-"""Least value of p* that is used; below it, x no longer depends on p*."""
+"""Smaller values of p* are replaced by this value, because x then no longer depends on p*."""
 
 
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:

@@ -18,7 +18,7 @@ from monitor.policy import PolicyTable
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change of the policy (`table`, for `steps` offsets; None: for all), or of the dynamics, or no change.
+    """A change of the policy (`table`, for `steps` offsets, or for all if None), or of the dynamics, or no change.
 
     `dynamics` replaces a law's rows along the observed path, `future` the rows after it. Give both or neither.
     """
@@ -110,7 +110,10 @@ class Law:
         return max([self.until, *(end for end, _ in self.phases if end is not None)])
 
     def after(self, offset: int) -> Law:
-        """Return the law from a later offset on, which becomes offset 0, as nominal law of goals nested there."""
+        """Return the law from a later offset on, as the nominal law of goals nested there.
+
+        This offset becomes offset 0.
+        """
         phases = tuple(
             (None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset
         )

@@ -77,7 +77,7 @@ def counterfactual_row(observed: Row, outcome: int, target: Row) -> Floats:
 def conditional_choices(observed: Floats, action: int, target: Floats) -> Floats:
     """Return the counterfactual choice of a stochastic policy; `observed`, `target`: distributions [A] of actions.
 
-    An action of probability 0 or 1 under `observed` says nothing about the noise: then the result is `target`
+    An action of probability 0 or 1 under `observed` says nothing about the noise, so the result is then `target`
     (docs/semantics.md, section 7).
     """
     result = np.empty(len(target))
@@ -92,8 +92,8 @@ def row_bounds(
 
     `any`: every mechanism with these two rows (Frechet bounds). `stable`: the mechanisms that keep the observed outcome
     i unless another outcome became relatively more likely; the additional zeros then raise the other lower bounds. Do
-    not use this for the observed state, action and model themselves: there the outcome is certain under every causal
-    model.
+    not use this for the observed state, action and model themselves, because there the outcome is certain under every
+    causal model.
     """
     states, q = target
     p, lower, upper = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
@@ -156,7 +156,7 @@ def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> 
 def reweigh_within(
     p: Floats, q: Floats, p_outcome: float, at: int, result: Floats, shared: Ints, breaks: Floats
 ) -> bool:
-    """Do the same with working memory `shared` and `breaks` [K]; return whether the observation changes the row.
+    """Compute `reweigh` with working memory `shared` and `breaks` [K]; return whether the observation changes the row.
 
     Successors that p cannot reach, usually most of them, all have the break 0, so each of them has the whole integral
     as its factor. Only the other successors are divided and sorted.
@@ -253,7 +253,8 @@ def bound(
     for k in range(len(q)):
         total += upper[k]
     for k in range(len(q)):
-        # The mass that the others cannot hold. For `any` this is (q_k - (1 - p_i)) / p_i, without its cancellation.
+        # The mass that the other entries cannot hold. For `any` this is (q_k - (1 - p_i)) / p_i, without its
+        # cancellation.
         lower[k] = min(max(1.0 - (total - upper[k]), 0.0), upper[k])
 
 

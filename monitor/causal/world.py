@@ -20,7 +20,7 @@ from monitor.model import MDP
 Bounds = tuple[Ints, Floats, Floats]
 RowCache = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
-"""Most counterfactual rows cached between queries; consecutive messages share nearly all of them."""
+"""Largest number of counterfactual rows cached between queries. Consecutive messages share nearly all of them."""
 
 Path = Sequence[tuple[int, int | None]]
 
@@ -72,7 +72,7 @@ class CounterfactualWorld:
         return [(int(chosen), float(after[chosen])) for chosen in np.flatnonzero(after)]
 
     def row(self, offset: int, state: int, action: int) -> Row:
-        """Return the row of (state, action) at an offset: counterfactual along the path, plain after it."""
+        """Return the row of (state, action) at an offset: counterfactual along the path, the law's own row after it."""
         if offset >= self.observed:
             return self.law.row(offset, state, action)
         s, a = self.path[offset]
@@ -85,7 +85,7 @@ class CounterfactualWorld:
         key = (before, now, ended, s, a, s_next, state, action)  # models compare by identity, and stay alive
         if key not in self.cache:
             if len(self.cache) >= MAX_ROWS:
-                self.cache.clear()  # rarer and simpler than keeping an order
+                self.cache.clear()  # rare, and simpler than keeping an order
             row = self.law.row(offset, state, action)
             self.cache[key] = row[0], counterfactual_row(self.nominal.row(offset, s, a), s_next, row)
         return self.cache[key]
@@ -106,6 +106,6 @@ class CounterfactualWorld:
         return self.law.rewards(offset, state, action, successors)
 
     def _replayed(self, offset: int, state: int, action: int) -> bool:
-        """Return whether state, action and model are the observed ones; then the observed outcome is certain."""
+        """Return whether state, action and model are as observed, so that the observed outcome is certain."""
         same = self.law.model_at(offset) is self.nominal.model_at(offset)
         return same and (state, action) == self.path[offset]

@@ -25,12 +25,12 @@ def values(
 ) -> Floats:
     """Return the value [S] of a `=?` query at `@0` in every state.
 
-    The value in a state is the one that `check` returns on the path `[(state, None)]`.
+    The value in a state equals `check` on the path `[(state, None)]`.
 
     Args:
         query: a formula, or its text.
         model: the MDP.
-        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one.
+        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed policy.
         models: name -> other dynamics, for `model:name`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Answer to whether other decisions could have met a missed goal of `regret`: docs/semantics.md, section 14.3.
+"""Recourse: could other decisions have met a missed goal of `regret`? (docs/semantics.md, section 14.3).
 
 The answer is about all decisions from the intervention on. It does not depend on the alternative that the formula
 names. One backward pass over the observed path computes the values (`monitor.exact.best`).
@@ -27,7 +27,7 @@ from monitor.types.specs import CausalModel
 from monitor.types.verdicts import UNRECORDED, Avoidable, Changes, Recourse, Verdict
 
 MOST_CHANGES: Final = 3
-"""Largest number of changed decisions that are tried."""
+"""Largest number of changed decisions in a plan that is tried."""
 NESTED: Final = "decisions are not made for a goal with another one nested in it"
 SAMPLED: Final = "decisions are made by exact values, which samples do not have"
 LEARNED: Final = (
@@ -87,7 +87,7 @@ def unexamined(verdict: Verdict, reason: str) -> Verdict:
 
 
 def prepare_recourse(formula: Formula, evaluators: Evaluators, path: Path, causal_model: CausalModel) -> None:
-    """Compute in advance the tables that the answer needs on any path, so that the first missed goal is not delayed."""
+    """Compute in advance the tables that `with_recourse` needs, so that the first missed goal is not delayed."""
     if not isinstance(formula, Regret):
         return
     try:
@@ -132,7 +132,7 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
 def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
     """Return the values of decisions at the extremes, the worst extreme for the goal first.
 
-    There is only one entry if the model has no parts that were never recorded.
+    The list has only one entry if no row leads to anything that was never recorded.
     """
     measure = missed.measure
     worlds = [evaluators]

@@ -84,7 +84,7 @@ class Entries:
         return np.bincount(self.of, self.probabilities * values, self.count).astype(np.float64, copy=False)
 
 
-def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of them; what to average, and where to
+def means_over_rows(  # noqa: PLR0917 - the rows of a law at an offset, the pairs, the values, the result
     law: Law, offset: int, layer: Layer, chosen: Bools, ahead: Floats, out: Floats
 ) -> None:
     """Write to `out` [n] the mean of `ahead` [S] over the row of each pair of a layer that is `chosen` [n]."""
@@ -95,7 +95,7 @@ def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of th
         out[chosen & (layer.states == end)] = ahead[end]
 
 
-def _means_over_rows(  # noqa: PLR0917 - the rows; which of them; what to average, and where to
+def _means_over_rows(  # noqa: PLR0917 - the rows, the pairs, the values, the result
     indptr: Ints,
     successors: Ints,
     probabilities: Floats,

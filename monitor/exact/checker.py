@@ -26,11 +26,11 @@ SHORT = range(3)
 
 
 class Checker:
-    """Exact verdicts on formulas over one model and its policies. Caches what paths and formulas share.
+    """Exact verdicts on formulas over one model and its policies. Caches the data that paths and formulas share.
 
     Args:
         model: the MDP.
-        policies: name -> table; `nominal` is the deployed one.
+        policies: name -> table; `nominal` is the deployed policy.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         delta: probability that any guaranteed band on learned models misses its value, for all verdicts together.
 
@@ -86,9 +86,9 @@ class Checker:
             rehearsal.verdict(self.some_path())  # later verdicts share the tables and buffers
 
     def products(self, formula: Formula, window: int) -> int:
-        """Return the number of multiplications at each pair for decisions that the formula makes for its goal.
+        """Return the number of multiplications per pair that `best` and `optimal` decisions of a formula need.
 
-        The number is 0 if the formula makes no such decisions. `window`: the largest number of pairs of a path. Raises
+        The number is 0 if the formula has no such decisions. `window`: the largest number of pairs of a path. Raises
         LimitError if there are too many multiplications.
         """
         total = 0
@@ -138,7 +138,10 @@ class Checker:
         terminated: bool = False,
         acted: Sequence[str] = (),
     ) -> Verdict:
-        """Add to a verdict on a missed goal whether other decisions could have met it; return others unchanged."""
+        """Add to a verdict on a missed goal whether other decisions could have met the goal.
+
+        Any other verdict is returned unchanged.
+        """
         return with_recourse(verdict, formula, self._evaluators, path, terminated=terminated, acted=acted)
 
     def prepare_recourse(self, formula: Formula, causal_model: CausalModel) -> None:
@@ -150,7 +153,7 @@ class Checker:
     ) -> IncrementalCheck:
         """Return the check of a validated formula along one path of at most `window` pairs.
 
-        With `window` 0 every verdict is about another path, so nothing is kept between verdicts.
+        With `window` 0 every verdict is about a new path, so nothing is kept between verdicts.
         """
         return IncrementalCheck(self._evaluators, formula, causal_model, text or print_formula(formula), window)
 

@@ -66,12 +66,13 @@ from monitor.types.specs import BandSettings
 from monitor.types.stream_events import UNKNOWN_POLICY
 
 DELTA = BandSettings().delta
-"""Default probability that the confidence set of learned rows misses any row at any time."""
+"""Default probability that the confidence set of learned rows ever misses a row."""
 MAX_VALUE_TABLES = 256
-"""Number of cached value tables; a table is needed again as long as its formula is monitored."""
+"""Largest number of cached value tables. A table is used as long as its formula is monitored."""
 
 MAX_ENDED = 16
-"""Number of cached models with an ended episode; each is needed again when an episode ends in the same state."""
+"""Largest number of cached models with an ended episode. A model is used again when an episode ends in the same
+state."""
 
 
 class Evaluators:
@@ -79,14 +80,15 @@ class Evaluators:
 
     Args:
         model: the MDP.
-        policies: name -> table; `nominal` is the deployed one.
+        policies: name -> table; `nominal` is the deployed policy.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; may be shared by several models.
-        automata: cache of the automata of measures; may be shared by several models, because automata depend on none.
+        automata: cache of the automata of measures; may be shared by several models, because automata do not depend on
+            a model.
         delta: probability that the confidence set of the rows of learned models misses any row, at any time.
 
-    `deployed`: a second name of the nominal policy. With it the nominal policy can be an intervention on a path on
-    which another policy acted.
+    `deployed`: a second name of the nominal policy, so that the nominal policy can be an intervention on a path on
+        which another policy acted.
 
     Raises ConfigError if no policy is called nominal, another model has other states, or `delta` is not in (0, 1).
     """
@@ -167,14 +169,14 @@ class Evaluators:
         return evaluator.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
 
     def decided(self, change: InterventionRef, measure: Probability | Reward, path: Observed) -> float:
-        """Return the Gumbel-Max value of a measure from the first pair of a path on, with decisions made for it."""
+        """Return the Gumbel-Max value of a measure on a path, with decisions made for the measure."""
         constant = self.constant(measure)
         if constant is not None:
             return constant
         return within(measure, self.best.value(change, measure, path))
 
     def decided_profile(self, change: InterventionRef, measure: Probability | Reward, path: Observed) -> list[float]:
-        """Return the Gumbel-Max values with decisions made for the measure: from each pair on, the last pair first."""
+        """Return the Gumbel-Max value from each pair on, last pair first, with decisions made for the measure."""
         constant = self.constant(measure)
         if constant is not None:
             return [constant] * len(path.states)
@@ -205,7 +207,7 @@ class Evaluators:
         return within(measure, low), within(measure, high)
 
     def decided_everywhere(self, change: InterventionRef, measure: Probability | Reward) -> Floats:
-        """Return the value with decisions made for the measure in every state [S], on the path of this state alone."""
+        """Return the value [S] with decisions made for the measure, on a path that consists of one state."""
         constant = self.constant(measure)
         if constant is not None:
             return np.full(self.model.states, constant)
@@ -258,7 +260,7 @@ class Evaluators:
 
     @cached_property
     def sides(self) -> tuple[Evaluators, Evaluators] | None:
-        """Evaluators of two models in which everything never recorded is as bad, and as good, as possible.
+        """Evaluators of two models, with the lowest and the highest values that anything never recorded allows.
 
         None if no row leads to anything that was never recorded.
         """
@@ -281,7 +283,7 @@ class Evaluators:
 
     @cached_property
     def knows_labels(self) -> bool:
-        """True if labels are unknown in the state `elsewhere` only, for which guaranteed bounds allow."""
+        """True if only the state `elsewhere` has unknown labels, for which guaranteed bounds allow."""
         models = self.model, *self.models.values()
         there = unknown_states(*models)
         return not any((states & ~there).any() for states in unknown_labels(*models).values())
@@ -292,7 +294,7 @@ class Evaluators:
         return self.model.counts is not None or other.counts is not None
 
     def constant(self, measure: Probability | Reward) -> float | None:
-        """Return the value of a measure that no path can change, else None."""
+        """Return the value of a measure if it is the same on every path, else None."""
         start = self.automaton(measure).start
         return float(start == TRUE) if start in (FALSE, TRUE) else None
 
@@ -330,7 +332,7 @@ class Evaluators:
     def _labelled_automaton(self, value_table: ValueTable, measure: Probability | Reward) -> LabelledAutomaton:
         """Return the automaton of a measure with its labels.
 
-        It is shared between laws if nothing is nested. So a forward pass begun under one law can be closed under
+        If nothing is nested, laws share the automaton, so a forward pass begun under one law can be closed under
         another law.
         """
         if value_table.labelling.by_action:
@@ -437,9 +439,9 @@ class Evaluators:
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return whether a value depends on the policies that acted at the observed pairs, not only on their actions.
 
-        It does not if nominal replays the path and no goal is nested, or if a deterministic policy replaces the
-        policies for good. It always does for decisions made for a goal, because the policies that acted make the
-        unchanged decisions.
+        The value does not depend on them if `nominal` replays the path and no goal is nested, or if a deterministic
+        policy takes over for good. With decisions made for a goal the value always depends on them, because they make
+        the decisions that stay unchanged.
         """
         if change.decides:
             return True
@@ -473,7 +475,10 @@ class Evaluators:
         return self.policies[key]
 
     def _ending(self, name: str, model: MDP, end: int | None) -> MDP:
-        """Return the model after an end of the episode. A large model is not copied, as its law knows the end state."""
+        """Return the model after an end of the episode.
+
+        A large model is not copied, because its law knows the end state.
+        """
         if end is None or model.is_absorbing(end):
             return model
         key = (name, end)
@@ -502,7 +507,7 @@ class Evaluators:
 
 @dataclass(frozen=True)
 class _NestedWorld:
-    """For a nested goal: returns the law before and after an inner change at an outer offset, and the value table."""
+    """Laws of a nested goal at an outer offset, before and after the inner change, and the value table."""
 
     evaluators: Evaluators
     outer: Law
@@ -564,7 +569,7 @@ class _PastGoal:
 
 
 def deployed_name(policies: Collection[str]) -> str:
-    """Return a name for the deployed policy as an intervention, which no other policy has."""
+    """Return a name that no policy has, for the deployed policy as an intervention."""
     name = "deployed"
     while name in policies:
         name += "_"
@@ -578,10 +583,10 @@ def _before_end(law: Law) -> Law:
 
 
 def _ends_elsewhere(world: CounterfactualWorld) -> bool:
-    """Return whether the end of the episode changes rows at another place than the last observed pair.
+    """Return whether the end of the episode changes rows at a place other than the last observed pair.
 
-    The compiled loops do not support this. It happens on paths along which a nested quantity looks back, because such
-    paths may end before or after their episode.
+    The compiled loops do not support such paths. They occur if a nested quantity looks back, because then a path may
+    end before or after its episode.
     """
     return any(
         law.until != world.observed and (not law.explicit or (law.until > 0 and law.future is not law.dynamics))

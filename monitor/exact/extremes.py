@@ -1,4 +1,4 @@
-"""Extremes of the values of a formula: the values if everything never recorded is as bad, or as good, as possible.
+"""Extremes of the values of a formula: the lowest and the highest value that anything never recorded allows.
 
 Each extreme is an exact value on a model that differs only in unknown labels and rewards (docs/semantics.md, section
 13.9).
@@ -64,7 +64,7 @@ class Extremes:
         return low, high
 
     def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> Band | None:
-        """Return the guaranteed band: the low end with the unknown at its worst, the high end with it at its best."""
+        """Return the guaranteed band: its low end from the low extreme, its high end from the high extreme."""
         split, both = self._measures[id(measure)], self._both[0]
         if split is None:
             return None
@@ -88,7 +88,10 @@ class Extremes:
         return _Both(PathValues(low, split, window), PathValues(high, split, window))
 
     def _split(self, formula: Formula) -> Formula:
-        """Return a formula with split measures. Its changes stay the same objects, as values are cached by them."""
+        """Return a formula with split measures.
+
+        The changes stay the same objects, because values are cached by change.
+        """
         match formula:
             case Goal(_, measure):
                 split = self._measure(measure)
@@ -109,5 +112,5 @@ class Extremes:
                 self._measures[id(measure)] = split_measure(measure)
             except LimitError as error:
                 self._measures[id(measure)] = None
-                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # the referee picks the largest too
+                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # as in the referee
         return self._measures[id(measure)]

@@ -19,9 +19,9 @@ from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
 MAX_ATOMS = 8
-"""If a formula has more labels, their combinations are not enumerated, and an unknown state may decide either way."""
+"""With more labels than this, combinations are not enumerated, and an unknown state may decide either way."""
 MAX_GUARANTEED_NUMBERS = 20_000_000
-"""Largest number of numbers for bounds beyond the observed path: 2 x offsets x columns x states; 160 MB."""
+"""Largest count of numbers in the bounds beyond the observed path: 2 x offsets x columns x states; 160 MB."""
 
 
 class GuaranteedValues:
@@ -97,7 +97,7 @@ class GuaranteedValues:
 
 
 def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Bools, extremes: Floats) -> Floats:
-    """Return bounds [offsets, columns, 2] of each obligation in a state about which nothing is known, labels included.
+    """Return bounds [offsets, columns, 2] of each obligation in a state about which nothing is known, not even labels.
 
     The bounds of a probability are [0, 0] or [1, 1] only if every sequence of labels leads to this result. Each
     remaining rewarded step may earn any reward of the model.
@@ -114,7 +114,10 @@ def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Boo
 
 
 def _decided(automaton: Automaton, obligation: int, known: dict[int, tuple[bool, bool]]) -> tuple[bool, bool]:
-    """Return whether every sequence of labels makes an obligation true, and whether any does. Adds to `known`."""
+    """Return whether every sequence of labels makes an obligation true, and whether some sequence does.
+
+    Adds to `known`.
+    """
     if len(automaton.atoms) > MAX_ATOMS:
         return False, True
     open_obligations = [obligation]

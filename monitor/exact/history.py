@@ -82,7 +82,10 @@ class HistoryChain:
         return self._solve(largest=True)
 
     def interval(self) -> tuple[float, float]:
-        """Return bounds over a class of causal models. They may be wide, as inner queries are bounded independently."""
+        """Return bounds over a class of causal models.
+
+        The bounds may be wide, because inner queries are bounded separately.
+        """
         return self._solve(largest=False), self._solve(largest=True)
 
     def _solve(self, *, largest: bool) -> float:

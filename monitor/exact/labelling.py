@@ -161,7 +161,7 @@ class NestedGoal:
 
 
 def _passes(test: Test, values: Floats) -> Bools:
-    """Return `test.holds` for many values [n]. It is called only for values near the bound, once for each value."""
+    """Return `test.holds` for many values [n]. `test.holds` is called once for each distinct value near the bound."""
     below = test.comparison in ("<", "<=")
     holds: Bools = values < test.bound if below else values > test.bound
     near = np.abs(values - test.bound) <= NEAR * max(1.0, abs(test.bound))

@@ -21,17 +21,17 @@ from monitor.exact.labelling import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
 Cell = tuple[int, int]
-"""An offset, at most the offset of the law's last change, and an obligation at this offset, before labels are read."""
+"""(offset, obligation before labels are read); the offset is at most the offset of the law's last change."""
 
 MAX_KEPT = 4_000_000
-"""Largest number of values cached between queries, with their states: 64 MB. Beyond it all values are dropped."""
+"""Largest number of values cached between queries, with their states: 64 MB. If there are more, all are dropped."""
 MAX_REACHED = 20_000_000
 """Largest number of values and row entries that one query may need at once: 480 MB."""
 
 
 @dataclass(frozen=True)
 class _LayerPart:
-    """The pairs of a layer after whose labels the obligation is `rest`. FALSE and TRUE need no row entries."""
+    """The pairs of a layer that lead to the obligation `rest`. `entries` is None if `rest` is FALSE or TRUE."""
 
     rest: int
     pairs: Ints

@@ -44,7 +44,7 @@ class WorldValues:
         self._is_probability = isinstance(measure, Probability)
 
     def value(self, place: int) -> float:
-        """Return the value of the `place`-th newest start point; place 0 is the selected one if one is selected."""
+        """Return the value of the `place`-th newest start point. A selected start point has place 0."""
         value = float(self.buffers.answers[place])
         return probability(value) if self._is_probability else value
 
@@ -63,7 +63,7 @@ class _RecentPairs:
         self._arrays[:, : self._count] = pair_arrays(path)
 
     def append(self, state: int, action: int) -> None:
-        """Add a pair; action -1: not yet taken."""
+        """Add a pair. The action is -1 if it is not yet taken."""
         if self._count == self._arrays.shape[1]:
             self._arrays[:, : self._kept] = self._arrays[:, self._count - self._kept :]
             self._count = self._kept
@@ -94,9 +94,9 @@ class PathValues:
         self._formula = formula
         self._end: int | None = None
         self._from_start: list[tuple[WorldValues, int]] = []
-        """Values needed only at @-k, and k. The index of their start point changes as the path grows."""
+        """Values that are needed only at @-k, each with k. The index of the start point changes as the path grows."""
         self._keep: dict[int, int] = {}
-        """Id of a change that decides -> number of offsets with values. These values are computed at each call."""
+        """Id of a change to `best` or `optimal` -> number of offsets with values, which are computed at each call."""
         self._path: Path = ()
         self._acted: Sequence[str] = ()
         self._restart = False
@@ -145,7 +145,7 @@ class PathValues:
                 entry.evaluator.push(entry.buffers, state, taken, answer_now and place == length - 1)
         if not answer_now:
             self._answer()
-        self._restart = path[length - 1][1] is None  # the next call may have the last action
+        self._restart = path[length - 1][1] is None  # the next call may contain the last action
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
         """Return the Gumbel-Max value under a change at `path[position]`.
@@ -223,7 +223,7 @@ class PathValues:
                 evaluator.answer(entry.buffers)
 
     def _foresees_end(self, entry: WorldValues) -> bool:
-        """Return whether the end of the episode changes values before the end, because of nested goals."""
+        """Return whether the end of the episode changes values at earlier offsets, because goals are nested."""
         return self._end is not None and entry.evaluator.value_table.labelling.by_action
 
     def _evaluator_at_end(self, entry: WorldValues, end: int) -> Evaluator:
@@ -256,7 +256,10 @@ class PathValues:
             check_known(self._acted[position:])
 
     def _mixes(self, change: InterventionRef, measure: Measure) -> bool:
-        """Return whether a value depends on the policies that acted. Then it is computed separately at each call."""
+        """Return whether a value depends on the policies that acted.
+
+        Such a value is computed separately at each call.
+        """
         if not self._acted:
             return False
         chooses = self._path[len(self._path) - 1][1] is None  # the policy that acts chooses the last action

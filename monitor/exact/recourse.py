@@ -158,7 +158,7 @@ def query_of(formula: Formula, text: str, offset: int | None = None) -> Recourse
 
 
 def _check_world(world: WorldRef, test: Test | None, text: str) -> None:
-    """Raise FormulaError unless a goal in this world can explain the decisions of the path as it happened."""
+    """Raise FormulaError unless decisions can be explained for a goal in this world."""
     change = world.change
     if world.baseline is not None:
         raise error_at(f"a difference of two worlds has no decisions to explain; {USE}", text, change.at)

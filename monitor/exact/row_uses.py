@@ -24,7 +24,7 @@ from monitor.logic.syntax import Probability, Reward
 from monitor.model import MDP
 
 MAX_USES = 20_000
-"""Pairs of nodes and actions visited along the observed path, each by itself: about half a second."""
+"""Largest number of pairs (node, action) visited along the observed path. Visiting them takes about half a second."""
 
 Node = tuple[int, int]
 """A state, and the obligation pending in it before its labels are read."""
@@ -75,8 +75,8 @@ def row_uses(
 class _Edge:
     """One action in one node along the observed path.
 
-    It has the action's probability, the successors, the obligation that remains, and the rewards. `replayed`: whether
-    the pair is the observed one.
+    `chance`: probability of the action. `rest`: the obligation that remains. `replayed`: whether the pair is the
+        observed pair.
     """
 
     node: Node
@@ -90,7 +90,7 @@ class _Edge:
 
 
 class _Pass:
-    """One forward pass, as the module docstring describes it."""
+    """The forward pass that the module docstring describes."""
 
     def __init__(self, world: CounterfactualWorld, value_table: ValueTable, measure: Probability | Reward) -> None:
         self._world, self._law, self._table = world, world.law, value_table
@@ -275,7 +275,7 @@ class _Pass:
     def _matters(self, obligation: int, rest: int) -> bool:
         """Return whether the outcome of a row changes the value.
 
-        It does if an obligation remains, or if the reward depends on the outcome.
+        The outcome matters if an obligation remains, or if the reward depends on the outcome.
         """
         if rest not in (FALSE, TRUE):
             return True

@@ -1,4 +1,4 @@
-"""Two variants of a model, in which everything unknown is as bad, or as good, as possible for any formula."""
+"""Two variants of a model, with everything unknown as bad, or as good, as possible for any formula."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sides(NamedTuple):
 
 
 def both_sides(model: MDP, there: Bools, unknown: Mapping[str, Bools]) -> Sides:
-    """Return the variants of a model in which everything unknown is as bad, and as good, as possible for any formula.
+    """Return the variants of a model with everything unknown at its worst, and at its best, for any formula.
 
     The variants have the labels of formulas after `split_labels`. In the worst variant, an unknown label is false where
     it occurs positively, and true where it occurs negatively. `unknown`: label -> states [S] in which its truth is

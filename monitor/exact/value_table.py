@@ -1,9 +1,9 @@
 """Values beyond the observed path, by backward induction over (offset, obligation) cells.
 
 Nothing is observed there, so a value depends only on the law, the automaton and the remaining horizon. It is computed
-once per law and measure, and shared by all paths, agents and offsets. There are two ways, with the same results. A
-table has the values of all states; it is used for a small model or a watched formula. `LazyValues` computes the values
-of requested states only; it is used if a table is too large or would serve only one query.
+once per law and measure, and shared by all paths, agents and offsets. Two methods give the same results. A table has
+the values of all states; it is used for a small model or a watched formula. `LazyValues` computes the values of
+requested states only; it is used if a table is too large or would serve only one query.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ __all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueTable", "is_large", "
 
 
 MAX_TABLE_NUMBERS = 20_000_000
-"""Largest number of numbers (obligations x states) in a table: 160 MB. If the model has more than half as many numbers,
-the limit is twice the numbers of the model."""
+"""Largest number of values (obligations x states) in a table: 160 MB. The limit is twice the numbers that the model
+stores, if this is more."""
 SMALL = 4_096
 """Up to this number of states, computing a whole table costs less than finding the part that is needed."""
 MAX_GATHERED = 1_000_000
-"""Largest number of row entries gathered into arrays while a table is filled; with more, rows are read in place."""
+"""Largest number of row entries gathered into arrays while a table is filled. If there are more, rows are read in
+place."""
 MAX_PLANNED = 1_000_000
-"""Cells that one pass over all states may compute."""
+"""Largest number of cells that one pass over all states may compute."""
 MANY = 100_000
 """With more pairs than this, a table is tried first. Pairs are processed in blocks of this size."""
 
@@ -52,7 +53,7 @@ def is_large(model: MDP) -> bool:
 
 
 def numbers(model: MDP) -> int:
-    """Return the number of numbers that a model stores."""
+    """Return how many numbers a model stores."""
     return int(model.indptr.size + model.successors.size + model.probabilities.size + model.rewards.size)
 
 
@@ -98,7 +99,7 @@ class ValueTable:
     def prepare(self) -> bool:
         """Fill the table for every reachable obligation, if it fits; return whether it was filled.
 
-        Raises LimitError if it does not fit although the model is small. The reachable part would hardly fit either.
+        Raises LimitError if the table of a small model does not fit. The reachable part would hardly fit either.
         """
         try:
             self.all_values(0, self.automaton.start)

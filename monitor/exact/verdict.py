@@ -45,7 +45,7 @@ NO_GUARANTEE = (
 
 @dataclass(eq=False)
 class _Answer:
-    """Value of a goal, and the offset used; bounds, guaranteed band and extremes of the value, or None."""
+    """Value of a goal at the offset used; bounds, guaranteed band and extremes of the value, if there are any."""
 
     value: float
     offset: int
@@ -90,7 +90,7 @@ class IncrementalCheck:
         formula: a validated formula.
         causal_model: the class of causal models for bounds; `gumbel` means no bounds.
         text: the formula as its user wrote it.
-        window: largest number of pairs of a path; 0: nothing is kept from one verdict to the next.
+        window: largest number of pairs of a path; if 0, nothing is kept from one verdict to the next.
         path_values: the values to use if the path does not consist of states; None for a path of states.
     """
 
@@ -150,7 +150,7 @@ class IncrementalCheck:
         return verdict if self._handover is None else self._advised(verdict, self._handover)
 
     def plain(self, formula: Formula) -> Verdict:
-        """Return the verdict of any formula except `regret`. It reports the offset of the last quantity."""
+        """Return the verdict of any formula except `regret`. The verdict reports the offset of the last quantity."""
         if isinstance(formula, Goal) and formula.test is None:
             return self._value_verdict(formula)
         truth = self._truth(formula)
@@ -172,7 +172,8 @@ class IncrementalCheck:
     ) -> Verdict:
         """Return the verdict of a formula other than `regret`.
 
-        Keyword arguments, here and for `Quantity`, would make each new verdict a fifth slower. mypy checks the order.
+        Arguments are positional, also for `Quantity`, because keyword arguments would make each new verdict a fifth
+        slower. mypy checks the order.
         """
         only = quantities[0] if len(quantities) == 1 else None
         return Verdict(
@@ -394,7 +395,7 @@ class IncrementalCheck:
         return band
 
     def _bands(self, quantities: Iterable[Quantity]) -> Bands | None:
-        """Return how the bands of the quantities were obtained; None if no band was due and no extremes are missing."""
+        """Return delta of the guaranteed bands, and the reason for missing bands or extremes; None without both."""
         if not self._due and self._extremes is None:
             return None
         no_extremes = "" if self._extremes is None else self._extremes.reason
@@ -455,7 +456,7 @@ def _at_worst(
 
 
 def latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
-    """Return the smallest offset at which only the alternative meets the goal, None if there is none.
+    """Return the smallest offset at which only the alternative meets the goal; None if there is no such offset.
 
     The lists begin at offset 0.
     """

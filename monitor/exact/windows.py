@@ -21,8 +21,8 @@ class Windows:
     """The windows of `width` pairs in a recording of states and actions [n].
 
     Attributes:
-        plan: [n] what to do with each pair, as for `answers.push_all`; empty if windows hardly repeat, so that all
-            pairs are evaluated in order.
+        plan: [n] bits for each pair, as in `answers.push_all`; empty if windows hardly repeat, so that all pairs are
+            evaluated in order.
     """
 
     def __init__(self, pairs: tuple[Ints, Ints], width: int) -> None:
@@ -60,7 +60,7 @@ def _codes(pairs: tuple[Ints, Ints], width: int) -> Ints:
 
 
 def _plan(answered: Bools, width: int) -> Ints:
-    """Return what to do with each pair [n]: answer the `answered` pairs, observe the `width` - 1 pairs before each."""
+    """Return the plan [n]: answer the `answered` pairs, and observe the `width` - 1 pairs before each of them."""
     ends = np.flatnonzero(answered)
     change = np.zeros(len(answered) + 1, dtype=np.int64)
     np.add.at(change, np.maximum(ends - width + 1, 0), 1)

@@ -1,9 +1,9 @@
 """Path formulas as deterministic automata: the obligation that remains after each label set.
 
-A *label set* holds the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n. An
-*obligation* is the condition that the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza,
+A *label set* contains the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n.
+An *obligation* is the condition that the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza,
 "Using temporal logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form
-with subsumption: an element that a shorter one entails is dropped, so that equal futures have one obligation. Every
+with subsumption: an element that another element entails is dropped, so that equal futures have one obligation. Every
 operator is bounded, so each step lowers the number of steps still needed, and the obligations form an acyclic graph.
 """
 
@@ -23,13 +23,14 @@ FALSE, TRUE = 0, 1
 """The two final obligations: violated, satisfied."""
 
 MAX_ATOMS = 62
-"""Most labels and nested quantities of one path, because a label set is a signed 64-bit mask."""
+"""Largest number of labels and nested quantities of one path, because a label set is a signed 64-bit mask."""
 
 MAX_OBLIGATIONS = 200_000
-"""Most obligations of one formula; with more, an exact answer is refused before it exhausts memory."""
+"""Largest number of obligations of one formula. If there are more, an exact answer is refused before memory is
+exhausted."""
 MAX_ALTERNATIVES = 10_000
-"""Most conjunctions of one obligation in normal form. All pairs are compared, which takes a second. Six different
-intervals joined by `<=>` have 4,800 conjunctions, seven have 41,325.
+"""Largest number of conjunctions of one obligation in normal form. All pairs are compared, which takes a second. Six
+different intervals joined by `<=>` have 4,800 conjunctions, seven have 41,325.
 """
 
 
@@ -80,8 +81,8 @@ class RewardAutomaton:
 
 
 class _Literal(msgspec.Struct, frozen=True, cache_hash=True):
-    # Structs, not named tuples: those compare by their fields alone, so that a conjunction and a disjunction of the
-    # same operands would be one key.
+    # Structs and not named tuples, because named tuples with equal fields are equal. Then a conjunction and a
+    # disjunction of the same operands would be one key.
     atom: int
     positive: bool
 
@@ -322,7 +323,7 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
         return one
     if not one or not other:
         return _NEVER
-    if len(one) == len(other) == 1:  # mostly
+    if len(one) == len(other) == 1:  # the usual case
         (left,), (right,) = one, other
         return frozenset([_shortest(left | right)])
     _check_alternatives(len(one) * len(other), MAX_ALTERNATIVES)
@@ -340,7 +341,10 @@ def _shortest(cube: _Cube) -> _Cube:
 
 
 class _Basis:
-    """The elements of some conjunctions. A conjunction is a bit mask over them, because all pairs are compared."""
+    """The elements of some conjunctions.
+
+    A conjunction is a bit mask over these elements, because all pairs are compared.
+    """
 
     def __init__(self, cubes: AbstractSet[_Cube]) -> None:
         elements = frozenset[_Element]().union(*cubes)
@@ -360,14 +364,15 @@ class _Basis:
         return mask & ~self._entailed(mask)
 
     def absorb(self, masks: set[int]) -> _Sum:
-        """Drop every conjunction that entails another one (the other one is weaker and sufficient).
+        """Drop every conjunction that entails another conjunction, because the weaker one suffices.
 
         The input may have twice as many conjunctions as the result, so that two sums are not refused for the
         conjunctions that they have in common.
         """
         _check_alternatives(len(masks), 2 * MAX_ALTERNATIVES)
         every = tuple(self._bits.values())
-        # Sets of conjunctions are bit masks over their places in this order, so that one is compared with all at once.
+        # Sets of conjunctions are bit masks over their places in this order, so that each conjunction is compared with
+        # all others at once.
         ordered, kept, stronger = sorted(masks, key=int.bit_count), 0, 0  # stronger: they entail more than they have
         having, entailing = dict.fromkeys(every, 0), dict.fromkeys(every, 0)  # of those kept; of the stronger ones
         for place, mask in enumerate(ordered):

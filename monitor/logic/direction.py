@@ -2,8 +2,8 @@
 
 A formula cannot say whether a label is good or bad. But `G !x` usually means that x is to be avoided. So an alarm that
 fires because x is avoided with a high probability is probably a mistake. The same is true of an alarm that fires
-because x is reached too rarely, if another formula requires that x is avoided. Such formulas are legal, so these are
-notes.
+because x is reached too rarely, if another formula requires that x is avoided. Such formulas are legal, so each gets a
+note and no error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TURNED: Final[dict[str, Literal["<", "<=", ">=", ">"]]] = {"<": ">", "<=": ">=",
 
 
 class FormulaUse(NamedTuple):
-    """A formula. `fires`: whether an alarm fires while it fails or while it holds; None: it has no alarm."""
+    """A formula. `fires`: whether its alarm fires while the formula fails or while it holds; None without an alarm."""
 
     name: str
     formula: Formula
@@ -83,7 +83,7 @@ def _other(wish: _Wish) -> str:
 
 
 def _wishes(watched: FormulaUse) -> Iterator[_Wish]:
-    """Yield the goals of a formula that are known to be wanted met, or wanted missed."""
+    """Yield the goals of a formula of which it is known whether they should be met or missed."""
     formula, nested = watched.formula, handover_goal(watched.formula)
     if isinstance(formula, Regret):
         yield from _wish(formula.goal, met=True)

@@ -1,4 +1,4 @@
-"""The grammar, and the nodes that its alternatives build. It is conflict-free LALR with a contextual lexer (Lark)."""
+"""The grammar, and the nodes that its alternatives build. The grammar is LALR without conflicts (Lark)."""
 
 from __future__ import annotations
 

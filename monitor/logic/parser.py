@@ -1,4 +1,4 @@
-"""From text to a formula, with errors that point at the place of the mistake."""
+"""Parser from text to formulas. Errors point at the place of the mistake."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Re
 from monitor.logic.traversal import children, nested_goals
 
 MAX_LENGTH = 10_000
-"""Most characters of a formula; usual formulas have a few hundred."""
+"""Largest length of a formula, in characters; usual formulas have a few hundred."""
 MAX_DEPTH = 100
 """Deepest nesting of a formula. Every traversal needs at most 7 frames for each level, and Python's stack has 1,000."""
-MAX_PARTS = 20_000
-"""Most parts of a formula after its sugar is expanded (`<=>` repeats its operands)."""
+MAX_NODES = 20_000
+"""Largest number of nodes of a formula after its sugar is expanded (`<=>` repeats its operands)."""
 
 WORDS = {
     "$END": "the end of the formula",

@@ -1,4 +1,4 @@
-"""From a formula to text, such that `parse(print_formula(f)) == f`."""
+"""Printer from formulas to text, such that `parse(print_formula(f)) == f`."""
 
 from __future__ import annotations
 

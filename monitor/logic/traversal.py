@@ -1,6 +1,6 @@
 """Traversal of formulas: nodes, goals and offsets.
 
-*Outside all brackets* means outside the path formula of every `P[..]`: goals there refer to the observed path.
+*Outside all brackets* means outside the path formula of every `P[..]`. Such goals refer to the observed path.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Final
 
 _NUMERAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _LONGEST: Final = 64
-"""Most characters of a text that is read as a number."""
+"""Largest length of a text that is read as a number, in characters."""
 
 
 class ActionNames:
@@ -68,7 +68,7 @@ class ActionNames:
     def named(self, text: str) -> int | None:
         """Return the action that a text names, in `do(..)` of a formula or a cell of a file; None if there is none.
 
-        Names come first; a text that is no name but a number is read as a number.
+        Names come first. A text that is not a name is read as a number, if possible.
         """
         action = self.find(text)
         return self.find(number_in(text)) if action is None else action
@@ -83,7 +83,7 @@ class ActionNames:
         return [] if self.by_index else [f"column k is the k-th of the actions {_few(self.names)}"]
 
     def expected(self) -> str:
-        """Return what an agent may send, for messages: `0..2`, `0..1, or one of ('left', 'right')`, `one of 0, 40`."""
+        """Return the allowed values in words, such as `0..2`, `0..1, or one of ('left', 'right')` or `one of 0, 40`."""
         if any(number_in(name) is not None for name in self.names):
             return f"one of {_few(self.names)}"
         return f"0..{self.count - 1}{f', or one of {self.names!r}' if self.names else ''}"
@@ -109,11 +109,11 @@ def number_in(text: str) -> float | None:
 
 
 WordsOfActions = Sequence[tuple[str, str]]
-"""Pairs of an action, by its name in the model, or its number if it has none, and the words for it."""
+"""Pairs (action, words for it). An action is given by its name in the model, or by its number if it has no name."""
 
 
 def action_in_words(name: str, number: int, words: WordsOfActions = ()) -> str:
-    """Return the name of an action for a sentence: its `words`, else its name, after `action` if that is a number.
+    """Return the words for an action in a sentence: its `words`, else its name, with `action` before a number.
 
     >>> action_in_words("brake", 1), action_in_words("40", 1), action_in_words("", 1)
     ('brake', 'action 40', 'action 1')

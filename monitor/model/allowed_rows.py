@@ -1,6 +1,6 @@
 """Rows that the recordings of a learned model allow: bounds, with one entry for all successors never recorded.
 
-`monitor.statistics.interval_betting` tests these rows; the bounds are those of `monitor.model.confidence`.
+`monitor.statistics.interval_betting` tests these rows. `monitor.model.confidence` computes the bounds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) ->
 
 
 def _unrecorded(indptr: Ints, successors: Ints, learned: Ints, elsewhere: int) -> Ints:
-    """Return the entry of `elsewhere` in each learned row; of two, the first, because the other was recorded."""
+    """Return the entry of `elsewhere` in each learned row.
+
+    If a row has two such entries, the first is returned, because the second was recorded.
+    """
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     found = np.flatnonzero(successors == elsewhere)
     first = found[np.concatenate([[True], np.diff(rows[found]) > 0])[: len(found)]]
@@ -68,7 +71,7 @@ def _unrecorded(indptr: Ints, successors: Ints, learned: Ints, elsewhere: int) -
 
 
 def _without_data(model: MDP, counts: Counts) -> Bools:
-    """Return which rows [S*A] have no draw and lead to `elsewhere` only, including those of `elsewhere` itself."""
+    """Return which rows [S*A] have no draw and lead to `elsewhere` only, including the rows of `elsewhere` itself."""
     lengths = np.diff(model.indptr)
     first = model.successors[np.minimum(model.indptr[:-1], len(model.successors) - 1)]
     without: Bools = (counts.order == 0) & (lengths == 1) & (first == counts.elsewhere)

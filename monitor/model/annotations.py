@@ -38,7 +38,7 @@ def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str
 
 
 def checked_observations(observations: object, states: int) -> Reals | None:
-    """Return the observations of each state, [S, D], read-only, as float32 if that holds every number; or None."""
+    """Return the observations of each state, [S, D], read-only, as float32 if every number fits; None without any."""
     if observations is None:
         return None
     given = as_array(observations, "observations")
@@ -53,7 +53,7 @@ def checked_observations(observations: object, states: int) -> Reals | None:
 
 
 def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...]:
-    """Return the names: none, or `count` different printable ones of 1 to 256 characters."""
+    """Return the names: none, or `count` different printable texts of 1 to 256 characters."""
     given = tuple(names)
     if given and len(given) != count:
         raise ModelError(f"{len(given)} {what} names for {count} {what}s: name all or none")
@@ -85,7 +85,7 @@ def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
 
 
 def checked_bin_names(names: Iterable[Sequence[str]], edges: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the bins in each dimension, none for numbers; empty if no dimension has names.
+    """Return the names of the bins in each dimension, () for a dimension of numbers; empty if no dimension has names.
 
     A named dimension has a different text for each of its bins.
     """

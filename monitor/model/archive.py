@@ -24,7 +24,7 @@ def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
         for key in sorted(arrays):
             info = zipfile.ZipInfo(f"{key}.npy", _FIXED_DATE)
             info.compress_type = compression
-            info.create_system = 3  # otherwise the operating system
+            info.create_system = 3  # the default depends on the operating system
             info.external_attr = 0o644 << 16
             array = np.ascontiguousarray(arrays[key]).reshape(arrays[key].shape)
             header = io.BytesIO()

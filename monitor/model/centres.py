@@ -1,4 +1,4 @@
-"""Centres of clusters, for the `nearest` state encoder: the state of an observation is that of its nearest centre."""
+"""Centres of clusters, for the `nearest` state encoder. An observation has the state of its nearest centre."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Centres:
     def nearest(self, rows: Floats) -> tuple[Ints, Floats]:
         """Return the nearest centre of each row of finite numbers [n, D], and the distance to it, [n] each.
 
-        The distance is Euclidean, with each column in its unit. Among equally near centres, the one with the lowest
+        The distance is Euclidean, with each column in its unit. Among equally near centres, the centre with the lowest
         index is returned. Columns are added one by one, so that a row has the same nearest centre alone as among other
         rows.
         """

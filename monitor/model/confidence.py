@@ -2,7 +2,8 @@
 
 Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. The same is
 true of all draws after the first visit of a row, or after the first observation of a successor. Each event below begins
-at such a time, and needs no list of states made in advance. Of `delta` (docs/semantics.md, section 13.2):
+at such a time, and needs no list of states made in advance. `delta` is divided as follows (docs/semantics.md, section
+13.2):
 
 - The row of rank r in the order of first visits gets `share(r)`.
 - Of this share, the m-th discovered successor of the row gets `share(m)`. One half is for the interval of its
@@ -100,7 +101,7 @@ def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats
 
 
 def _open_empty(indptr: Ints, rows: Ints, lower: Floats, upper: Floats) -> None:
-    """Allow every distribution in those of `rows` whose bounds no distribution meets, as after draws that drifted."""
+    """Allow every distribution in those of `rows` whose bounds no distribution meets. This happens if draws drifted."""
     for row in rows:
         entries = slice(indptr[row], indptr[row + 1])
         if lower[entries].sum() > 1.0 or upper[entries].sum() < 1.0:

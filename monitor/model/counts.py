@@ -22,7 +22,9 @@ MAX_COUNT = 2**53
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How often each transition was observed, and in which order. Rows of order 0 are given, not estimated.
+    """Number of observations of each transition, and the order of first observations.
+
+    Rows of order 0 are given, not estimated.
 
     Attributes (arrays are read-only; N entries, S states, A actions as in `MDP`):
         visits: [N] int64, number of times that each successor was observed; 0 in given rows.

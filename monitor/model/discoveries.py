@@ -1,9 +1,9 @@
-"""How often a further draw of a row discovers a successor that the row had not shown before.
+"""Frequency with which a further draw of a row discovers a successor that the row had not shown before.
 
 The draws of all rows are pooled by their number within their row: for a row that was drawn n times, the draws of other
 rows with numbers near n + 1 show how often the next draw discovers a successor. So a row drawn three times gives much
-probability to unseen successors if rows have many successors, and next to nothing if no row ever showed a second one
-(docs/semantics.md, section 13.5).
+probability to unseen successors if rows have many successors, and next to nothing if no row ever showed a second
+successor (docs/semantics.md, section 13.5).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Discoveries(NamedTuple):
 
 
 def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
-    """Return the discoveries of a learned model without first draws, which always discover a successor."""
+    """Return the discoveries of a learned model. First draws are left out, because they always discover a successor."""
     rows = np.flatnonzero(counts.order > 0)
     lengths = counts.draws(indptr)
     of_row = _class(lengths[rows])
@@ -44,7 +44,7 @@ def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
 
 
 def _class(draws: Ints) -> Ints:
-    """Return the class [n] of the draw that follows this number of draws [n], which is at least 1."""
+    """Return the class [n] of the next draw after `draws` [n] draws, each at least 1."""
     exponents: Ints = np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
     return exponents
 

@@ -1,4 +1,4 @@
-"""What the sensor shows of a hidden state: a distribution over observations for each state."""
+"""Emissions: for each hidden state, a distribution over the observations that a sensor shows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Emissions:
 
     @classmethod
     def from_rows(cls, states: int, signals: int, indptr: AnyArray, observed: AnyArray, given: AnyArray) -> Emissions:
-        """Return the emissions given by sparse rows, laid out as the attributes. Raises ModelError likewise."""
+        """Return the emissions given by sparse rows, laid out as the attributes. Raises ModelError as `from_tuples`."""
         begins = as_indices(indptr, len(observed) + 1, "emission_indptr")
         lengths = np.diff(begins)
         if len(begins) != states + 1 or begins[0] != 0 or begins[-1] != len(observed) or (lengths < 0).any():
@@ -76,7 +76,7 @@ class Emissions:
                 "state needs a distribution over observations"
             )
         counts = np.bincount(shows, minlength=states)
-        loose = np.abs(sums - 1) > counts * np.finfo(np.float64).eps  # as rows are: see `sparse_rows`
+        loose = np.abs(sums - 1) > counts * np.finfo(np.float64).eps  # as for rows, see `sparse_rows`
         return cls(
             int(signals),
             frozen(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])),

@@ -12,7 +12,7 @@ from monitor.types.stream_events import RawState
 
 StateEncoder = Literal["index", "name", "valuation", "bins", "nearest"]
 
-_LONGEST_SHOWN = 80  # a message may be long, a log line must not
+_LONGEST_SHOWN = 80  # a message may be long, but a log line must be short
 
 
 def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
@@ -22,7 +22,7 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of such a tuple. `bins`: a
     tuple with one number or text for each dimension. Bin i of a dimension contains edges[i] <= x < edges[i + 1], and
     the last bin also its upper edge; a text is in the bin of its place in `model.bin_names`. The state is the row-major
-    index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of `model.centres`,
+    index of the bins. `nearest`: a tuple of finite numbers; the state is the state of the nearest of `model.centres`,
     however far away.
 
     Raises:
@@ -58,7 +58,7 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
 
 
 def _other_width(model: MDP, encoder: StateEncoder, raw: RawState) -> str:
-    """Return that a state has more or fewer entries than those of the model; empty if it has as many."""
+    """Describe the difference in the number of entries between a state and the model's states; empty if equal."""
     match encoder:
         case "bins":
             width = len(model.bin_edges)
@@ -88,11 +88,11 @@ def encode_signal(model: MDP, raw: object) -> int:
 
 
 def _check_range(model: MDP, raw: RawState) -> None:
-    """Raise InputError if a number lies further outside the recorded range than is usual."""
+    """Raise InputError if a number lies far outside the recorded range (`model.limits`)."""
     if not model.limits or not isinstance(raw, tuple):
         return
     for place, (value, (low, high)) in enumerate(zip(raw, model.limits, strict=True)):
-        if isinstance(value, str):  # of a named bin, or it would have no state
+        if isinstance(value, str):  # the name of a bin; any other text has no state
             continue
         if not low <= value <= high:
             assert model.ranges is not None
@@ -132,7 +132,7 @@ def _known(model: MDP, action: int | None, raw: object) -> int:
 
 
 def _numbered(model: MDP, place: int) -> str:
-    """Return how messages call one of the numbers of a state."""
+    """Return the name of one of the numbers of a state, for messages."""
     return model.dimension_names[place] if model.dimension_names else f"number {place + 1} of the state"
 
 

@@ -3,14 +3,14 @@
 To add a format, write its reader in a module of `monitor.authoring.formats` and add a line to `FORMATS`. Readers are
 pure:
 
-- For files: `read(files, source)` gets bytes by suffix: those of the file itself, for example `files[".npz"]`, and
-those
-  of the existing files beside it that have the same stem and a suffix in `beside`. Files with a number after the stem
-  (suffixes in `numbered`) are found by number and suffix, `files["1.srew"]`.
-- For a scheme: `read(source)` gets the whole text, `gymnasium:ID?argument=value`.
+- For files, `read(files, source)` gets the bytes of each file by suffix: the file itself, for example `files[".npz"]`,
+  and the existing files beside it that have the same stem and a suffix in `beside`. Files with a number after the
+  stem (suffixes in `numbered`) are found by number and suffix, `files["1.srew"]`.
+- For a scheme, `read(source)` gets the whole text, `gymnasium:ID?argument=value`.
 
-Both return an `MDP`, and for malformed input raise ModelError, which begins with `model <source>:`. If a format can
-hold several reward structures (`named_rewards`), its reader takes the name of one as a third argument.
+Both return an `MDP`. For malformed input they raise ModelError, with a message that begins with `model <source>:`. If a
+format can hold several reward structures (`named_rewards`), its reader takes the name of one structure as a third
+argument.
 
 A format may also have a writer, `write(model)`, which returns the bytes of its files by suffix; `keeps` lists the
 optional attributes of an `MDP` that it writes.
@@ -40,7 +40,7 @@ class Format:
         suffix: suffix of the file's name; "" for a scheme.
         scheme: beginning of the source, with its colon; "" for a file.
         beside: suffixes of the files beside it that belong to the model.
-        numbered: those of these suffixes of which there may be several files, numbered from 1.
+        numbered: suffixes in `beside` of which there may be several files, numbered from 1.
         writer: `module:function`, imported when first used; "" if the format is only read.
         keeps: names in `OPTIONAL` that the writer writes.
         named_rewards: whether a file may hold several reward structures.

@@ -1,7 +1,7 @@
 """Markov decision process as sparse rows, validated once.
 
-Source: Kazemi & Paoletti, Definition 1 (MDP). Two things go beyond it: an action may be unavailable in a state (its row
-is empty), and a model may have names, observations and an initial distribution.
+Source: Kazemi & Paoletti, Definition 1 (MDP). This class adds two things: an action may be unavailable in a state (its
+row is empty), and a model may have names, observations and an initial distribution.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ from monitor.model.tuples import columns, distribution_array, rows_from_triples
 __all__ = ["MARGIN", "MDP", "ROW_SUM_TOLERANCE"]
 
 MARGIN = 0.1
-"""Fraction of the recorded range by which a number may lie outside it; recordings lack the extremes of usual values."""
+"""A number may lie outside the recorded range by this fraction of the range, because recordings lack the extremes of
+usual values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +80,7 @@ class MDP:
         observations: [S, D], input of a policy in each state, or None. float32, or float64 if 32 bits cannot hold the
             numbers.
         samples: [M, D] recorded inputs of a policy, and `sample_states` [M] int64, ascending, the state of each; None
-        if
-            no state has different inputs. A policy's choice in a state is the mean of its choices over the samples.
+            if no state has different inputs. A policy's choice in a state is the mean of its choices over the samples.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty. The state is the row-major
             index of the bins.
@@ -216,10 +216,11 @@ class MDP:
         counts: Counts | None = None,
         source: str = "memory",
     ) -> MDP:
-        """Return a model from CSR arrays laid out as the attributes; values of `labels`: [S] bool, or lists of states.
+        """Return a model from CSR arrays laid out as the attributes.
 
-        Zeros are dropped, duplicates are summed (their rewards are averaged, `reward_spread` is widened), successors
-        are sorted, and rows are renormalised. Writeable arrays are copied, so that a model never changes.
+        A value of `labels` is [S] bool, or a list of states. Zeros are dropped, duplicates are summed (their rewards
+        are averaged, `reward_spread` is widened), successors are sorted, and rows are renormalised. Writeable arrays
+        are copied, so that a model never changes.
 
         Raises:
             ModelError: an index out of bounds, a number that is negative or not finite where it must not be, a row
@@ -319,7 +320,7 @@ class MDP:
         return table
 
     def available(self, state: int) -> Bools:
-        """Return the actions available in `state`, [A] bool; at least one is. Computes no table of all states."""
+        """Return the actions available in `state`, [A] bool; at least one is. No table of all states is computed."""
         first = state * self.actions
         begins = self.indptr[first : first + self.actions + 1]
         mask: Bools = begins[1:] > begins[:-1]
@@ -363,7 +364,7 @@ class MDP:
     def inputs(self) -> tuple[Reals, Ints] | None:
         """Inputs [M, D] that a policy has in each state, and the state [M] of each input; None without observations.
 
-        The inputs of a state are those recorded in it, or if there are none, only its observation.
+        The inputs of a state are the inputs recorded in it. If none were recorded, its observation is the only input.
         """
         if self.observations is None:
             return None
@@ -381,14 +382,14 @@ class MDP:
 
     @cached_property
     def bin_places(self) -> tuple[dict[str, int] | None, ...]:
-        """For each dimension of the bins: text -> bin, or None if it has numbers. For the search at each message."""
+        """For each dimension of the bins: text -> bin, or None if it has numbers. Used at each message."""
         if not self.bin_names:
             return (None,) * len(self.bin_edges)
         return tuple({name: i for i, name in enumerate(names)} if names else None for names in self.bin_names)
 
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:
-        """Least and greatest number of a state in each dimension: `ranges` widened by `MARGIN`; empty: no limits.
+        """Least and greatest number of a state in each dimension: `ranges` widened by `MARGIN`; empty without limits.
 
         These are Python numbers, for the search at each message.
         """
@@ -455,5 +456,5 @@ def _emissions(
 
 
 def _cut(values: Floats | None, lo: int, hi: int, zeros: int) -> Floats | None:
-    """Return the entries with those of one state replaced by `zeros` zeros."""
+    """Return the entries, with entries lo to hi replaced by `zeros` zeros."""
     return None if values is None else frozen(np.concatenate([values[:lo], np.zeros(zeros), values[hi:]]))

@@ -5,7 +5,7 @@ Keys (S states, A actions, N entries; integers and floats of any width are read;
     states*, actions*   scalars
     indptr*         [S*A + 1] integers: the row of (s, a) is entries `indptr[s*A + a]` up to `indptr[s*A + a + 1]`
     successors*     [N] integers
-    probabilities*  [N] floats; an empty row is an unavailable action, every other one sums to 1 within 1e-9
+    probabilities*  [N] floats; an empty row is an unavailable action, every other row sums to 1 within 1e-9
     rewards         [S, A] floats, the part of R(s, a, s') that does not depend on s'; zeros if absent
     transition_rewards  [N] floats, the part of R that depends on s'; zeros if absent
     reward_spread   [N] floats, largest difference of an observed reward from R; zeros if absent
@@ -60,9 +60,9 @@ FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
 MEANINGS = ("state_names", "action_names", "signal_names", "valuations", "centre", "bin_", "dimension_")
-"""First words of the names of members that say what the numbers of states, actions and observations stand for."""
+"""Prefixes of the names of members that define the meaning of the numbers of states, actions and observations."""
 MAX_UNPACKED_BYTES = 4 << 30
-"""Most memory for reading a model; a model that needs more is refused before it is unpacked."""
+"""Largest memory for reading a model, in bytes. A model that needs more is refused before it is unpacked."""
 
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -80,11 +80,11 @@ _UNREADABLE = (
 
 
 def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) -> MDP:
-    """Read the model in the bytes of a `.npz` file; `source` names it in messages; `limit`: bytes of memory for it.
+    """Read the model in the bytes of the `.npz` file `source`, with at most `limit` bytes of memory.
 
     Raises:
-        ModelError: the bytes are not such a file, or its model is malformed (`LargeModelError`: it needs more memory).
-            No other error is raised, whatever the bytes are.
+        ModelError: the bytes are not such a file, or its model is malformed (`LargeModelError` if it needs more
+            memory). No other error is raised, whatever the bytes are.
     """
     try:
         return _model(unpacked(content, limit), source)

@@ -13,7 +13,7 @@ APPEND: Final = "`cfmon model learn --append` adds recordings"
 
 
 def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
-    """Return which part of a transition that the model lacks was never recorded; empty if its row is not from data.
+    """Return the part of a missing transition that was never recorded; empty if the transition's row is not from data.
 
     >>> never_recorded(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), (0, 0), 1)
     ''
@@ -29,7 +29,7 @@ def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
 
 
 def recorded_inputs(model: MDP) -> str:
-    """Return how a policy's choice in a state follows from the inputs recorded there; empty if there is only one."""
+    """Describe how a policy chooses in a state from the inputs recorded there; empty if each state has one input."""
     if model.samples is None or model.sample_states is None:
         return ""
     counts = np.bincount(model.sample_states, minlength=model.states)

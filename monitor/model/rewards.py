@@ -17,17 +17,17 @@ from monitor.model.sparse_rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
 MAX_REWARD = 1e140
-"""Largest |r| + |r'|: with it the sum over a million steps, the longest horizon, is finite, and so is its square."""
+"""Largest |r| + |r'|. The sum over a million steps, the longest horizon, is then finite, and so is its square."""
 
 NO_REWARDS = "none"
 """Name that selects none of the reward structures of a file."""
 
 
 def chosen_structure(names: Sequence[str], wanted: str | None) -> int | None:
-    """Return the index of the reward structure to read among those of a file; None for none.
+    """Return the index of the reward structure to read among the structures of a file; None if none is read.
 
-    `names`: at most one is empty. Raises ModelError if `wanted` is not among them, or if it is None and there are
-    several.
+    `names`: names of the structures, at most one of which is empty. Raises ModelError if `wanted` is not a name of a
+    structure, or if it is None and there are several structures.
     """
     there = ", ".join(name or "one without a name" for name in names) or "none"
     if wanted in names:
@@ -49,7 +49,7 @@ def checked_rewards(states: int, actions: int, rewards: object) -> Floats:
     table = as_floats(rewards, "rewards")
     if table.shape != (states, actions):
         raise ModelError(f"rewards have shape {table.shape}, not [{states}, {actions}]")
-    return frozen(table + 0.0)  # -0.0 becomes 0.0: equal models then have equal bytes
+    return frozen(table + 0.0)  # -0.0 becomes 0.0, so that equal models have equal bytes
 
 
 def checked_transition_rewards(
@@ -101,7 +101,7 @@ def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: 
     np.maximum.at(widest, places, around)
     mass = np.bincount(places, weights, count)
     mean = np.bincount(places, weights / mass[places] * extra, count)
-    single = least == most  # it and its spread stay exact, so that a saved model is read back to the bit
+    single = least == most  # a single value and its spread stay exact, so that a saved model is read back to the bit
     mean = np.where(single, least, np.clip(mean, least, most))
     width = np.where(single, widest, np.maximum(high - mean, mean - low)) + 0.0
     return np.asarray(mean + 0.0, dtype=np.float64), np.asarray(width, dtype=np.float64)

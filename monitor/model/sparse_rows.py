@@ -19,7 +19,7 @@ ROW_SUM_TOLERANCE = 1e-9
 
 
 def frozen(array: AnyArray) -> AnyArray:
-    """Return the array contiguous and read-only; it is copied unless it is so already, so that no caller can change it.
+    """Return the array contiguous and read-only. It is copied if needed, so that no caller can change it.
 
     A read-only view of a writeable array is copied as well.
     """
@@ -39,7 +39,7 @@ def as_array(values: object, what: str) -> AnyArray:
 
 
 def as_indices(values: object, limit: int, what: str) -> Ints:
-    """Return integers in `0..limit-1` as int64 [N]. The ModelError for another value names the first such value."""
+    """Return integers in `0..limit-1` as int64 [N]. Raises ModelError, which names the first other value."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
@@ -56,7 +56,7 @@ def as_indices(values: object, limit: int, what: str) -> Ints:
 
 
 def as_floats(values: object, what: str) -> Floats:
-    """Return finite numbers as float64. The ModelError for another value names the first such value."""
+    """Return finite numbers as float64. Raises ModelError, which names the first other value."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(array.shape, dtype=np.float64)

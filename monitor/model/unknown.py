@@ -50,7 +50,7 @@ def never_recorded(model: MDP) -> Bools:
 
 
 def leads_there(there: Bools, *models: MDP) -> bool:
-    """Return whether, in at least one of some models, a state leads into another state that is in `there`."""
+    """Return whether, in at least one model, a state leads into another state that is in `there`."""
     for model in models:
         states = np.repeat(np.arange(model.indptr.size - 1), np.diff(model.indptr)) // model.actions
         if bool((there[model.successors] & (model.successors != states)).any()):

@@ -132,7 +132,7 @@ class _Header:
 
     @property
     def memory(self) -> int:
-        """Most bytes that reading the array takes."""
+        """Largest number of bytes that reading the array takes."""
         key = _key_of(self.key)
         characters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
         return self.size * (self.dtype.itemsize + key.each + key.character * characters)
@@ -188,7 +188,7 @@ def check_directory(content: bytes) -> None:
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Return the content of a member, and read no more bytes than the archive says that it has."""
     with archive.open(member) as file:
-        # With the size: without it zipfile unpacks everything first and truncates afterwards.
+        # Without the size, zipfile unpacks everything first and truncates afterwards.
         return file.read(member.file_size)
 
 

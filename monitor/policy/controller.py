@@ -33,7 +33,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Controller:
-    """A policy with finite memory. It reads z (an observation, or the state), updates its memory, and then chooses.
+    """A policy with finite memory. It reads z (an observation, or the state), updates its memory, and then acts.
 
     From memory m it changes to memory n = `next[m, z]` and takes an action from the distribution `choice[n, z]`. The
     shapes are [M, Z] and [M, Z, A]. An episode begins in memory 0. `memory`: when the policy takes over, it has read
@@ -50,8 +50,8 @@ class Reader(ABC):
     """Any policy that reads an observation or the state and may have a memory, checked against a model.
 
     A memory is a whole number here, 0 at the start of an episode. `memories`: number of memories, 1 without memory.
-    `width`: number of numbers that a belief stores for a memory that is not such a number (`RecurrentReader`).
-    `shadows`: the policy has read all earlier inputs when it takes over.
+    `width`: length of the vector that a belief stores for a memory (`RecurrentReader`); 0 if a memory is only its
+    number. `shadows`: whether the policy has read all earlier inputs when it takes over.
     """
 
     memories: int
@@ -61,7 +61,7 @@ class Reader(ABC):
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice depends on earlier inputs."""
+        """True if the choice depends on earlier inputs."""
         return self.memories > 1 or self.width > 0
 
     @abstractmethod
@@ -81,13 +81,13 @@ class Reader(ABC):
         """Return the memory that has these numbers."""
 
     def choices(self, seen: int) -> list[tuple[int, float]]:
-        """Return the actions of positive probability after `seen`, with these; none if they depend on the memory."""
+        """Return (action, probability) for each possible action after `seen`; none if they depend on the memory."""
         if self.remembers or self.sees_state:
             return []
         return [(action, chance) for action, chance in enumerate(self.read(0, seen)[1].tolist()) if chance > 0.0]
 
     def readings(self, model: MDP, state: int) -> list[tuple[int, float]]:
-        """Return what the policy may read in a state, with probabilities."""
+        """Return the values that the policy may read in a state, with probabilities."""
         return [(state, 1.0)] if self.sees_state else model.shown(state)
 
 
@@ -144,7 +144,7 @@ def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
 
 
 def as_reader(value: object, model: MDP) -> Reader:
-    """Return a checked policy, for a model with hidden states or with a memory of its own. Raises PolicyError."""
+    """Return a checked policy, if states are hidden or the policy has a memory. Raises PolicyError."""
     if isinstance(value, Reader):
         return value
     if isinstance(value, Controller):

@@ -1,4 +1,4 @@
-"""From a policy's raw output to its actions: masks, ties, softmax. Pure; used by the table and by the agent."""
+"""Conversion of a policy's raw output to actions: masks, ties, softmax. Pure; used for tables and by agents."""
 
 from __future__ import annotations
 
@@ -32,11 +32,14 @@ def chosen_actions(raw: AnyArray, manifest: Manifest | RecurrentManifest, availa
 def chosen_probabilities(
     raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints
 ) -> Floats:
-    """Return the action distribution of each state, [n, A] float64; logits by softmax. Arguments as above."""
+    """Return the action distribution of each state, [n, A] float64; logits by softmax.
+
+    The arguments are those of `chosen_actions`.
+    """
     scores = _checked(raw, manifest, states)
     if manifest.output.kind == "logits":
         scores = np.where(available, scores, -np.inf) if manifest.mask else scores
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))  # minus the largest: exp cannot overflow
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))  # minus the largest, so that exp cannot overflow
     else:
         weights = np.where(available, scores, 0.0) if manifest.mask else scores
     sums = weights.sum(axis=1, keepdims=True)

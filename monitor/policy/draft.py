@@ -1,4 +1,4 @@
-"""Draft of a manifest for an ONNX file, from its metadata, or from naming conventions if these do not suffice."""
+"""Draft of a manifest for an ONNX file, from its metadata, and from naming conventions if they do not suffice."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def draft_manifest(
     agent excludes unavailable actions. `output`: name of the output, if there are several and their shapes do not
     determine it.
 
-    Raises PolicyError if the network has several inputs, or if not exactly one output fits the model; and as
-    `load_policy`.
+    Raises PolicyError as `load_policy` does, and if the network has several inputs, or if not exactly one output fits
+    the model.
     """
     where = str(file)
     inputs, outputs = open_network(content, where)
@@ -92,7 +92,7 @@ def _listed(tensors: list[Tensor]) -> str:
 
 
 def _chosen(outputs: list[Tensor], name: str | None, kind: OutputKind | None, model: MDP, where: str) -> Tensor:
-    """Return the output that holds the policy: the named one, the only one, or the only one of the right shape."""
+    """Return the output that holds the policy: the named output, the only one, or the only one of the right shape."""
     named = [each for each in outputs if each[0] == name]
     if name is not None and not named:
         raise PolicyError(f"policy {where}: it has no output {name!r}; it has {_listed(outputs)}")
@@ -126,7 +126,7 @@ def _holds_actions(tensor: Tensor) -> bool:
 
 
 def _contradiction(content: bytes, manifest: Manifest, outputs: list[Tensor], model: MDP, where: str) -> str:
-    """Return where the order of the scores' columns contradicts the label output of a classifier; or an empty text.
+    """Describe where the columns of the scores contradict the label output of a classifier; empty if they agree.
 
     A classifier sorts its classes, so column k may be the score of another action than k.
     """

@@ -14,7 +14,7 @@ import yaml
 from monitor.errors import PolicyError, to_install
 from monitor.policy.manifest import AnyManifest
 
-_OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime allowed here
+_OPSET, _IR_VERSION = 17, 8  # from 2022; every allowed onnxruntime reads them
 
 Scores = npt.NDArray[np.floating[Any]]
 
@@ -60,7 +60,10 @@ def _model(
     result: tuple[str, int],
     weights: dict[str, Scores],
 ) -> bytes:
-    """Return a chain of operators; the k-th operator writes the tensor `y<k>`, and the last one writes the output."""
+    """Return a chain of operators.
+
+    The k-th operator writes the tensor `y<k>`, and the last operator writes the output.
+    """
     try:
         from onnx import TensorProto, checker, helper, numpy_helper  # noqa: PLC0415 - an optional extra
     except ImportError as error:

@@ -1,6 +1,6 @@
 """The manifest of a policy: its ONNX file, the input, the output, and how an action is chosen from the output.
 
-No common standard puts such metadata inside an ONNX file, so it is in a small YAML file beside it.
+No common standard puts such metadata inside an ONNX file, so the metadata are in a small YAML file beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Strict(BaseModel):
 
 
 def inside(file: str) -> str:
-    """Return the name of a file in the manifest's own folder. Raises ValueError for any other."""
+    """Return the name of a file in the manifest's own folder. Raises ValueError for any other file."""
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
         raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
@@ -63,8 +63,8 @@ class NetworkManifest(_Strict):
     output: Output
     """The output tensor."""
     mode: Literal["greedy", "stochastic"]
-    """`greedy` takes the action with the highest score, on ties the one with the lowest number; `stochastic` draws the
-    action from the probabilities, or from the softmax of the logits.
+    """`greedy` takes the action with the highest score, on ties the action with the lowest number; `stochastic` draws
+    the action from the probabilities, or from the softmax of the logits.
     """
     mask: bool = False
     """True if the agent excludes unavailable actions before it chooses (probabilities are renormalised). If false, a
@@ -96,7 +96,7 @@ class SightedManifest(Manifest):
     """Manifest of a policy that says what the policy sees, for models with hidden states."""
 
     sees: Literal["observation", "state"]
-    """Only for hidden states. `observation` (also if left out): the policy sees what the sensor shows, and the inputs
+    """Only for hidden states. `observation` (also if left out): the policy sees the observation, and the inputs
     `one_hot` and `index` encode observations. `state`: the policy sees the state, like the policy of a simulator.
     """
 
@@ -113,7 +113,7 @@ class ControllerManifest(_Strict):
     memory: Literal["shadow", "reset"] = "shadow"
     """Memory when the policy takes over: as if it had read all earlier inputs (`shadow`), or memory 0 (`reset`)."""
     sees: Literal["observation", "state"] = "observation"
-    """What the policy reads; if states are seen, it reads the state."""
+    """The policy reads the observation, or the state. If states are seen, it reads the state."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
     """Name, for people."""
     description: str | None = None
@@ -148,7 +148,7 @@ class RecurrentManifest(NetworkManifest):
     zeros (`reset`).
     """
     sees: Literal["observation", "state"] = "observation"
-    """What the network reads; if states are seen, it reads the state."""
+    """The network reads the observation, or the state. If states are seen, it reads the state."""
 
 
 AnyManifest = Manifest | SightedManifest | ControllerManifest | RecurrentManifest
@@ -168,7 +168,7 @@ def read_manifest(content: bytes, where: str) -> AnyManifest:
 
 
 def manifest_of(given: object, where: str) -> AnyManifest:
-    """Read a manifest from plain data; `where` names the data in messages. Raises PolicyError, in one line."""
+    """Read a manifest from plain data, which messages call `where`. Raises PolicyError with one line of text."""
     keys = given.keys() if isinstance(given, Mapping) else ()
     kind: type[AnyManifest] = SightedManifest if "sees" in keys else Manifest
     if isinstance(given, Mapping) and "kind" in keys:

@@ -18,11 +18,11 @@ from monitor.policy.onnx_scan import refuse_unsafe
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
-"""Most bytes for all networks of this process, because 132 bytes of ONNX can request any amount."""
+"""Largest memory, in bytes, for all networks of this process, because 132 bytes of ONNX can request any amount."""
 
 _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
-"""Most input numbers in a batch, because a one-hot batch over a million states must not fill the memory."""
+"""Largest count of input numbers in a batch, because a one-hot batch over a million states must not fill the memory."""
 
 FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
@@ -90,9 +90,10 @@ class _ModelSight:
 
 
 class Network:
-    """ONNX network checked against a manifest and a model. `batch`: most states in one evaluation; `kind`: of input.
+    """ONNX network checked against a manifest and a model.
 
-    `names`: names of the actions, if the model is not a table; None: actions have no names.
+    `batch`: largest number of states in one evaluation. `kind`: kind of the input. `names`: names of the actions, if
+    the model is not a table; None if actions have no names.
     """
 
     def __init__(
@@ -189,7 +190,7 @@ def evaluated(session: Any, names: list[str], feed: dict[str, AnyArray]) -> list
     """Return the outputs of a session, as onnxruntime gives them. Raises PolicyError."""
     try:
         found: list[Any] = session.run(names, feed)
-    except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+    except Exception as error:  # onnxruntime has a separate class for each kind of failure
         raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
     return found
 
@@ -211,13 +212,13 @@ def open_session(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxrunti
     options.use_deterministic_compute = True
     options.log_severity_level = 4  # failures are reported by our exceptions
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.use_env_allocators", "1")  # the bounded one
+    options.add_session_config_entry("session.use_env_allocators", "1")  # the bounded allocator
     try:
         # Constants that are folded when a session opens are kept outside the bounded memory: 1.6 GB for a small file.
         return onnxruntime.InferenceSession(
             content, options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
-    except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+    except Exception as error:  # onnxruntime has a separate class for each kind of failure
         raise PolicyError(f"policy {where}: onnxruntime cannot open it ({_first_line(error)})") from error
 
 
@@ -228,7 +229,7 @@ def _bound_memory() -> None:
 
     kind, memory = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
     where = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, memory)
-    # Grow by need: doubling would reserve more of the common memory than is used.
+    # Grow by need, because doubling would reserve more of the common memory than is used.
     settings = {"max_mem": MAX_MEMORY, "arena_extend_strategy": 1}
     onnxruntime.create_and_register_allocator(where, onnxruntime.OrtArenaCfg(settings))
 

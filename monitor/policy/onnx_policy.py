@@ -1,6 +1,6 @@
 """Policies in ONNX files. This is the impure module of the package: it opens manifests and files and runs onnxruntime.
 
-A policy becomes one table over all states at start, so all its faults raise `PolicyError` then and not later.
+A policy becomes one table over all states at the start, so all its faults raise `PolicyError` then and not later.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Chosen = TypeVar("Chosen")
 
 @dataclass(frozen=True, eq=False)
 class OnnxPolicy(Generic[Chosen]):
-    """Policy checked against a model. `sha256`: of the ONNX file, whose bytes are `content`.
+    """Policy checked against a model. `sha256`: SHA-256 of the ONNX file, whose bytes are `content`.
 
     `table`: the policy's choices; in a world with numbers, which has no table, a `WorldPolicy`.
     """
@@ -92,7 +92,7 @@ def opened(manifest_path: str | Path, table_of: Callable[[AnyManifest, bytes, st
 def load_network(manifest_path: str | Path, model: MDP | Sight) -> Network:
     """Return the network that a manifest describes, to evaluate it in batches if the states are not enumerated.
 
-    Raises PolicyError as `load_policy` does, but for errors of the output only when the network is evaluated.
+    Raises PolicyError as `load_policy` does. Errors of the output are raised only when the network is evaluated.
     """
     manifest, content = _read(Path(manifest_path))
     return Network(content, of_network(manifest, str(manifest_path)), model, str(manifest_path))
@@ -135,8 +135,8 @@ class Actor:
         chosen = np.concatenate([self._network.choose(states[i : i + step]) for i in range(0, len(states), step)])
         if chosen.ndim == 1:
             return chosen.astype(np.int64)
-        # Inverse transform: the first action whose cumulated probability exceeds the draw. The last positive
-        # one is raised to 1, so that rounding cannot leave a draw without an action.
+        # Inverse transform: the first action whose cumulated probability exceeds the draw. The last positive entry is
+        # raised to 1, so that rounding cannot leave a draw without an action.
         cumulated = chosen.cumsum(axis=1)
         last = chosen.shape[1] - 1 - np.argmax(chosen[:, ::-1] > 0, axis=1)
         cumulated[np.arange(len(chosen)), last] = 1.0
@@ -155,7 +155,7 @@ def _read(path: Path) -> tuple[AnyManifest, bytes]:
 
 
 def of_network(manifest: AnyManifest, where: str) -> Manifest:
-    """Return the manifest if it is that of a network. Raises PolicyError otherwise."""
+    """Return the manifest if it belongs to a network without memory. Raises PolicyError otherwise."""
     if isinstance(manifest, Manifest):
         return manifest
     what = "a recurrent network" if isinstance(manifest, RecurrentManifest) else "a controller"
@@ -163,7 +163,7 @@ def of_network(manifest: AnyManifest, where: str) -> Manifest:
 
 
 def read_pinned(path: Path, name: str, sha256: str) -> bytes:
-    """Return the bytes of the file `name` beside the manifest `path`. Raises PolicyError if its SHA-256 is another."""
+    """Return the bytes of the file `name` beside the manifest `path`. Raises PolicyError if its SHA-256 differs."""
     file = path.parent / name
     try:
         inside = file.resolve().is_relative_to(path.parent.resolve())

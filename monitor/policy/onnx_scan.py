@@ -6,7 +6,7 @@ standard would need other code, and operators that draw random numbers cannot be
 
 Also, a small file must not run without end or fill the memory. In ONNX, repetition and branching are graphs inside a
 node (Loop, Scan, If, SequenceMap, and whatever later versions add), and work is multiplied by functions that call
-functions. Both are refused by structure, not by name. Every other node runs once, and their number is limited;
+functions. Both are refused by structure, not by name. Every other node runs once, and the number of nodes is limited;
 `network` limits the memory.
 
 The scan uses only the nesting of messages of onnx.proto and the few fields that it needs; all other fields are skipped
@@ -44,8 +44,8 @@ _RANDOM = frozenset(
 _DEEPEST = 64
 """Deepest nesting that is accepted; this bounds the recursion of the scan. Protobuf itself stops at 100."""
 
-MAX_OPERATORS = 10_000
-"""Most operators of a network; large networks have some hundred."""
+MAX_NODES = 10_000
+"""Largest number of operators of a network; large networks have some hundreds."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 

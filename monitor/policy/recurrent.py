@@ -1,7 +1,8 @@
 """Recurrent networks as policies: ONNX files with named inputs and outputs for the memory.
 
 A memory consists of the numbers of all state tensors. Each memory that arises gets a whole number, the same for equal
-numbers, so that the rest of the package treats it like the memory of a controller. No list is made beforehand.
+numbers, so that the rest of the package treats it like the memory of a controller. No list of memories is made
+beforehand.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from monitor.policy.manifest import RecurrentManifest
 from monitor.policy.network import FLOATS, INTS, evaluated, open_session, sight_of
 
 MAX_MEMORIES: Final = 200_000
-"""Largest number of memories; with more, a network's table begins anew before the next step."""
+"""Largest number of memories. If there are more, a network's table begins anew before the next step."""
 MAX_WIDTH: Final = 65_536
-"""Most numbers that one memory may have."""
+"""Largest count of numbers in one memory."""
 
 
 class RecurrentReader(Reader):
     """Policy of a recurrent network, checked against a manifest and the inputs that it may read.
 
-    The network is evaluated for one input at a time, as the agent does it: a batch is rounded differently, and equal
+    The network is evaluated for one input at a time, as in the agent. A batch is rounded differently, so equal
     histories would no longer give equal memories.
 
     Args:
@@ -76,7 +77,7 @@ class RecurrentReader(Reader):
 
     @property
     def full(self) -> bool:
-        """Whether the table has more than `MAX_MEMORIES` memories."""
+        """True if the table has more than `MAX_MEMORIES` memories."""
         return len(self._numbers) > MAX_MEMORIES
 
     def forget(self) -> None:

@@ -14,7 +14,7 @@ from monitor.model.mdp import MDP
 __all__ = ["PolicyTable", "as_table"]
 
 ROW_SUM_TOLERANCE = 1e-9
-"""Largest accepted difference of a state's sum of probabilities from 1; within it, probabilities are renormalised."""
+"""Largest accepted difference of a state's sum of probabilities from 1. Within it, probabilities are renormalised."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class PolicyTable:
     """Policy as a table: its action or its distribution over actions in every state of a model.
 
     Exactly one of the two arrays is set (read-only): `actions` [S] int64 for a deterministic policy, `probabilities`
-    [S, A] float64, rows summing to 1, for a stochastic one.
+    [S, A] float64, rows summing to 1, for a stochastic policy.
     """
 
     actions: Ints | None = None

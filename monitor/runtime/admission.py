@@ -1,7 +1,8 @@
-"""Choose the agent to drop for a new agent at `limits.agents`: a silent agent with few steps, never an established one.
+"""The choice of the agent that is dropped for a new agent when `limits.agents` is reached.
 
-Anyone can invent names, and a name is forgotten only after `forget_after`. Without this rule a thousand invented names
-would keep out every new agent for that time.
+Only a silent agent with few steps is dropped, never an established agent. Anyone can invent names, and a name is
+forgotten only after `forget_after`. Without this rule a thousand invented names would keep out every new agent for that
+time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 from monitor.types.notices import Notice, Received
 
 ESTABLISHED: Final = 16
-"""Accepted steps after which an agent is established and no longer dropped."""
+"""Number of accepted steps after which an agent is established and no longer dropped."""
 
 
 class Admission:
@@ -48,7 +49,7 @@ class Admission:
             self.counts[agent] = steps
 
     def to_drop(self, silent: Callable[[str], float], patience: float) -> str | None:
-        """Return the agent to drop among those silent for `patience` seconds: the one with the fewest steps."""
+        """Return the agent with the fewest steps among those silent for more than `patience` seconds, or None."""
         least: str | None = None
         for agent, count in self.counts.items():
             if silent(agent) <= patience:

@@ -94,8 +94,8 @@ class AgentMonitor:
 
         Formulas due by time are evaluated last, on the newest path, if it has grown since their last evaluation.
         `notices`: list to which notices are appended. `live_since`: skip evaluation at steps that arrived after these
-        ticks and were not late, except at the newest step; None: skip none. `most`: maximum number of events to advance
-        over, not counting skipped steps; the other events stay pending. 0: no maximum.
+        ticks and were not late, except at the newest step; None skips no step. `most`: maximum number of events to
+        advance over, not counting skipped steps; the other events stay pending. 0: no maximum.
         """
         session = self.session
         path = session.path
@@ -107,7 +107,7 @@ class AgentMonitor:
             left -= 1
             continued = path.begun == begun
             if self.test is not None:
-                # These breaks say where the agent went, so the pair before it is known.
+                # Such a break is about the transition from the pair before it, so this pair is known.
                 follows = continued or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
                 self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
@@ -144,7 +144,7 @@ class AgentMonitor:
                 notices += formula.revise(now)
 
     def check_blindness(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
-        """Report the formulas that became blind or see again, without evaluating a formula."""
+        """Report the formulas that became blind, or are no longer blind, without evaluating a formula."""
         for formula in self._formulas:
             blind = self._blindness(formula, now, connected)
             yield from formula.set_blind(blind, self._detail(blind), now)
@@ -211,7 +211,7 @@ class AgentMonitor:
             state = event.state
             for forecasts in self._followed:
                 if forecasts.value is not None and (over := forecasts.read(state)) is not None:
-                    notices.append(over)  # noqa: PERF401 - a list of its own would cost more than all the rest
+                    notices.append(over)  # noqa: PERF401 - an extra list would cost more than all the rest
             return
         last = session.path.last
         stays = last.state if isinstance(event, End) and event.terminated and continued and last is not None else None
@@ -227,9 +227,9 @@ class AgentMonitor:
         return any(takeovers.followed for takeovers in self._judging)
 
     def _advance_takeovers(self, event: Step | Break | End, before: Step | None) -> Iterator[Notice]:
-        """Follow a takeover that begins with an event, judge those whose horizon has passed, drop those cut off.
+        """Follow a takeover that begins with an event; judge those that the event completes, drop those it cuts off.
 
-        `before`: the step before this one on the path, if any.
+        `before`: the previous step on the path, if any.
         """
         path, engines = self.session.path, self._engines
         match event:
@@ -257,7 +257,7 @@ class AgentMonitor:
     ) -> None:
         """Test the model on an event; report if this rejects the model.
 
-        `before`: the step before this one on the path, if any.
+        `before`: the previous step on the path, if any.
 
         One wrong reading causes two impossible steps, one to the wrong state and one back. So the step after an
         impossible step is never tested, wherever it leads, because the choice of tested steps must not depend on their
@@ -268,7 +268,7 @@ class AgentMonitor:
         match event:
             case Step():
                 if before is None or before.action is None:
-                    self._impossible = was_impossible  # no transition, so the next one is still the first after it
+                    self._impossible = was_impossible  # not a transition; the first after the break is still to come
                 elif not was_impossible:
                     trust = self._model_trust
                     assert trust is not None, "it made the test"
@@ -370,7 +370,7 @@ class AgentMonitor:
 
 
 def _takes_over(step: Step, before: Step | None) -> bool:
-    """Return whether another policy than nominal takes over with a step. `before`: the step before it on the path."""
+    """Return whether another policy than nominal takes over with a step. `before`: the previous step on the path."""
     if before is None:
         return step.seq == 0 and step.policy != "nominal"
     return step.policy != before.policy == "nominal" and not before.foreign

@@ -16,7 +16,7 @@ The nominal path begins at the offset of the quantity, so its first states are o
 2.3). The observed states are read first. If they decide the formula, there is no forecast.
 
 The forecast of a sampled verdict is estimated anew, with a fixed number of samples. The mean over the verdict's own
-test would be biased, because the test stops depending on its samples.
+samples would be biased, because they decided when sampling stopped.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ForecastTarget:
     def after(self, obligation: Obligation, label_set: int) -> Obligation:
         """Compute the obligation after a label set that was not read here before.
 
-        Raises LimitError if it gets too large.
+        Raises LimitError if the automaton gets too large.
         """
         following = self._obligation(self._automaton.step(obligation.number, label_set))
         obligation.after[label_set] = following
@@ -124,7 +124,7 @@ class ForecastTarget:
 
 
 def target_of(formula: Formula, engines: AnyEngines) -> ForecastTarget | None:
-    """Return the forecast of a validated formula to follow; None if `followed_forecast` gives a reason against it."""
+    """Return the forecast of a validated formula to follow; None if there is none (see `followed_forecast`)."""
     forecast = followed_forecast(formula)
     if isinstance(forecast, str) or isinstance(engines, HiddenEngines):
         return None  # if states are hidden, nobody observes the outcome
@@ -237,7 +237,7 @@ class Forecasts:
     def _follow(self, label_sets: Sequence[int], obligation: Obligation | None = None) -> Obligation | None:
         """Return the obligation after these label sets.
 
-        None if the automaton grows too large. This should not happen, because the engine built the same part for its
+        None if the automaton gets too large. This should not happen, because the engine built the same part for its
         verdict.
         """
         obligation = obligation or self._target.start
@@ -255,5 +255,5 @@ class Forecasts:
 
 
 def dropped_forecast(agent: str, formula: str, state: ForecastsState | None) -> list[Forecast]:
-    """Return the forecast that the saved state still followed, as dropped, because its formula has changed."""
+    """Return the forecast that was followed in a saved state, as dropped, because its formula has changed."""
     return [] if state is None or state.value is None else [Forecast(agent, formula, state.value, None)]

@@ -28,7 +28,7 @@ When = Literal["step", "time", "end"]
 """Trigger of an evaluation: a step, elapsed time, or the end of an episode."""
 
 PAUSE: Final = 1.0
-"""Minimum number of seconds (ticks) between two revisions of a firing alarm that its verdicts cause."""
+"""Minimum time, in seconds (ticks), between two revisions of a firing alarm that new verdicts cause."""
 
 
 class _JudgedPath(msgspec.Struct, frozen=True):
@@ -189,16 +189,20 @@ class FormulaMonitor:
             forecasts.begin(verdict, path, engines)
 
     def _wants_bands(self, assessment: Assessment) -> bool:
-        """Return whether a verdict gets a credible band. A band costs as much as the verdict on each drawn model."""
+        """Return whether a verdict gets a credible band.
+
+        A band costs as much as a verdict on each of the drawn models.
+        """
         when = self._spec.bands
         if when == "auto":
             return self.alarm.state != "clear" or assessment in ("bad", "breach")
         return when == "always"
 
     def _examines(self, verdict: Verdict, assessment: Assessment) -> bool:
-        """Return whether to examine if this verdict's missed goal could have been met, which costs milliseconds.
+        """Return whether to examine if other decisions could have met the verdict's missed goal.
 
-        By default this is done only while there is an alarm, because then somebody reads the result.
+        This takes milliseconds. By default it is done only while there is an alarm, because then somebody reads the
+        result.
         """
         when = self._spec.recourse
         if when == "off" or not is_missed(verdict):
@@ -206,7 +210,7 @@ class FormulaMonitor:
         return when == "always" or self.alarm.state != "clear" or assessment == "bad"
 
     def revise(self, now: Instant) -> Iterator[Notice]:
-        """Publish a withheld revision that is due. It has the newest verdict."""
+        """Publish a withheld revision that is due. The revision has the newest verdict."""
         if self.last is not None and self.revises is not None and self.revises <= now.ticks:
             yield from self._renew(now, self.last.time)
 
@@ -220,7 +224,10 @@ class FormulaMonitor:
             yield from self._report(change, now.wall, now)
 
     def close(self, how: Literal["ended", "removed"]) -> Iterator[Notice]:
-        """Close the alarm, because the episode is over or the agent forgotten (`ended`), or the formula `removed`."""
+        """Close the alarm.
+
+        `how`: `ended` if the episode is over or the agent was forgotten, `removed` if the formula was removed.
+        """
         self.alarm, change = close(self.alarm, how)
         if self.last is not None and change is not None:
             yield from self._report(change, self.last.time, None)
@@ -256,7 +263,7 @@ class FormulaMonitor:
         )
 
     def load(self, state: FormulaMonitorState) -> None:
-        """Restore what `dump` returned."""
+        """Restore the state that `dump` returned."""
         self.alarm, self.steps, self.answered_at = state.alarm, state.steps, state.asked
         self.last, self._path, self._evaluator = state.last, state.path, QueryEvaluator(state.tests)
         self.skipped = state.skipped
@@ -267,9 +274,10 @@ class FormulaMonitor:
             self.takeovers.load(state.takeovers)
 
     def _refresh(self, now: Instant) -> Iterator[Notice]:
-        """Publish a revision if the newest verdict of a firing alarm is news; else keep the verdict for the heartbeat.
+        """Publish a revision if the newest verdict differs enough (`Stance.differs`); else keep it for the heartbeat.
 
-        During `PAUSE` the revision is withheld. At its end the newest verdict is published, if it is still news.
+        During `PAUSE` the revision is withheld. After `PAUSE` the newest verdict is published, if it still differs
+        enough.
         """
         published, judged, path, spec = self._published, self.last, self._path, self.query.spec
         assert published is not None, "a firing alarm was published"

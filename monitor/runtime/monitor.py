@@ -3,11 +3,12 @@
     Observation --Session--> Step | Break | End --SlidingPath--> pairs --QueryEvaluator--> Verdict --Alarm--> Notice
 
 `observe` and `evaluate` are the two entry points. `observe` calls `Session.arrive`. `evaluate` calls
-`AgentMonitor.evaluate`, which calls `ModelTest.step` at each step and `FormulaMonitor.answer`. The verdict is one that
-another agent got before (`SharedVerdicts.find`), or a new one: `QueryEvaluator.verdict`, `IncrementalCheck.verdict`,
-`PathValues.advance`, `Evaluator.push`, `exact.forward.answers.push`. Then `alarm.machine.next_alarm` advances the
-alarm. Before all this, `monitor.stream.decode` turns bytes into observations; afterwards `monitor.sidecar` publishes
-the notices. There is no clock and no I/O: time is an argument.
+`AgentMonitor.evaluate`, which calls `ModelTest.step` at each step and `FormulaMonitor.answer`. If another agent was on
+the same path, its verdict is used (`SharedVerdicts.find`). Otherwise the verdict is computed by
+`QueryEvaluator.verdict`, `IncrementalCheck.verdict`, `PathValues.advance`, `Evaluator.push` and
+`exact.forward.answers.push`. Then `alarm.machine.next_alarm` advances the alarm. Before all this,
+`monitor.stream.decode` turns bytes into observations; afterwards `monitor.sidecar` publishes the notices. There is no
+clock and no I/O: time is an argument.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ class Monitor:
     Attributes:
         patience: seconds without a message after which an agent counts as silent or is forgotten, whichever is shorter.
         pause: seconds between two checks for silent agents.
-        spent: number of steps that the last `evaluate` counted against `steps`. If it is smaller, no step was left
-            over.
+        spent: number of steps that the last `evaluate` processed. If this is less than its limit `steps`, no step was
+            left.
 
     Raises:
         FormulaError, ConfigError, PolicyError, LimitError: only from the constructor, never during monitoring.
@@ -163,14 +164,15 @@ class Monitor:
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
 
     def alone(self) -> Monitor:
-        """Return a new monitor for one agent. It shares the models, policies, formulas and computed tables of this one.
+        """Return a new monitor for one agent.
 
-        Its test of the model is the test of a fleet of one agent.
+        It shares the models, policies, formulas and computed tables of this monitor. Its test of the model is the
+        test of a fleet of one agent.
         """
         return self._copy(self._trust.alone())
 
     def anew(self) -> Monitor:
-        """Return a new monitor. It shares the models, policies, formulas and computed tables of this one."""
+        """Return a new monitor. It shares the models, policies, formulas and computed tables of this monitor."""
         return self._copy(self._new_trust())
 
     def _copy(self, trust: ModelTrust) -> Monitor:
@@ -196,7 +198,7 @@ class Monitor:
         return tuple(self._queries)
 
     def rests_on(self) -> dict[str, dict[str, RestsOn]]:
-        """Return formula -> the support of its values before anything is observed, by name (`Engines.rests_on`)."""
+        """Return formula name -> support of the formula's values before anything is observed (`Engines.rests_on`)."""
         return {query.spec.name: self._engines.rests_on(query.formula) for query in self._queries}
 
     def agents(self) -> tuple[str, ...]:
@@ -274,7 +276,7 @@ class Monitor:
     def _next_sweep(self) -> float:
         """Return the ticks from which `evaluate` checks for silent agents.
 
-        It is a sum, because a difference rounds otherwise.
+        Comparisons use this sum, because a difference would be rounded differently.
         """
         return -math.inf if self._swept is None else self._swept + self.pause
 
@@ -283,7 +285,7 @@ class Monitor:
 
         The agent stays ready if events are left.
 
-        `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return the number of events
+        `live_since`: as in `evaluate` with `latest_only`; if None, nothing is skipped. Return the number of events
         processed without skipping, at least 1.
         """
         self._changed.add(agent)
@@ -305,7 +307,7 @@ class Monitor:
     def lost(self, agent: str, now: Instant, why: str = "") -> list[Notice]:
         """Record that messages of this agent were dropped, by the transport or for the reason `why`.
 
-        It is unknown which.
+        It is unknown which messages were dropped.
         """
         monitor = self._agents.get(agent)
         if monitor is None:
@@ -314,7 +316,7 @@ class Monitor:
         self._changed.add(agent)
         return [Received(agent, "dropped"), *monitor.session.lost(now, why)]
 
-    def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
+    def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the only argument besides the time
         """Record whether the broker is connected.
 
         While it is not connected, verdicts are marked `disconnected`, unless another reason prevents verdicts (see
@@ -359,11 +361,11 @@ class Monitor:
         )
 
     def load(self, saved: Saved) -> list[Notice]:
-        """Restore a saved state into this new monitor. Its formulas, model and policies may differ from the saved ones.
+        """Restore a saved state into this new monitor.
 
-        A changed formula starts again for each agent, and its firing alarms close as `removed`. A path is kept if its
-        numbers have the same meaning as before and fit the model. `saved`: the newest entry for each agent and page of
-        all that `save` has returned.
+        The formulas, model and policies of this monitor may differ from the saved state. A changed formula starts again
+        for each agent, and its firing alarms close as `removed`. A path is kept if its numbers have the same meaning as
+        before and fit the model. `saved`: for each agent and page, the newest entry that `save` has returned.
 
         Raises:
             InputError: `bad_snapshot`. The monitor is then unchanged.
@@ -432,9 +434,9 @@ class Monitor:
     # ---- one agent ----
 
     def _check_blindness(self, agent: str, now: Instant) -> Iterator[Notice]:
-        """Report the formulas of an agent that became blind or see again.
+        """Report the formulas of an agent that became blind, or are no longer blind.
 
-        If there are any, its state and timer change.
+        If there are any, the agent's state and timer change.
         """
         monitor = self._agents[agent]
         if notices := list(monitor.check_blindness(now, connected=self._connected)):
@@ -469,7 +471,7 @@ class Monitor:
     def _admit(self, observation: Observation, now: Instant, notices: list[Notice]) -> AgentMonitor:
         """Start to monitor an agent. Raises InputError if `settings.agents` is reached or the observation is invalid.
 
-        `notices`: list to which the notices about an agent dropped for it are appended.
+        `notices`: list to which the notices about an agent that is dropped for the new agent are appended.
         """
         validate_observation(observation)
         agent = observation.agent

@@ -45,7 +45,7 @@ BACKWARDS: Final = (
 OWN: Final = "a world's own step is its causal model; leave it out"
 ONLY_DRAWN: Final = "in a world with numbers noise is drawn only where it must be; leave it out, or use exact"
 MANY: Final = 10_000_000
-"""Number of multiplications at each step from which `query_notes` mentions them; they take some 10 ms."""
+"""`query_notes` mentions a formula that needs more multiplications than this at each step (about 10 ms)."""
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -80,7 +80,7 @@ class Query:
     shared: SharedVerdicts = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin without shared verdicts, so that a query prepared for other engines has none of the former ones."""
+        """Begin without shared verdicts, so that a query prepared for other engines does not keep former verdicts."""
         object.__setattr__(self, "shared", SharedVerdicts(self.spec, self.formula))
 
     @cached_property
@@ -95,7 +95,7 @@ class Query:
 
     @cached_property
     def probability(self) -> bool:
-        """Whether the formula's values are probabilities: no rewards, and no differences of probabilities."""
+        """True if the formula's values are probabilities: no rewards, and no differences of probabilities."""
         asked = (goal for goal, _, _ in goals(self.formula))
         return all(isinstance(goal.measure, Probability) and goal.world.baseline is None for goal in asked)
 
@@ -114,10 +114,10 @@ class Query:
 class QueryEvaluator:
     """Evaluator of one query for one agent. It holds the state, besides the path, on which the next verdict depends.
 
-    `check` (`hidden` for models with hidden states) only saves time: rebuilt from the held path, it gives bit-identical
-    verdicts. `begun`, `pushed`: the attributes of the path when `check` last advanced. `tests`: number of sampled
-    verdicts, over all episodes. Each sampled verdict spends a part of the stream's alpha, so `tests` is reset only when
-    the stream ends, because the agent is forgotten or the formula changes.
+    `check` (`hidden` for models with hidden states) only saves time. A check rebuilt from the held path gives
+    bit-identical verdicts. `begun`, `pushed`: the attributes of the path when `check` last advanced. `tests`: number of
+    sampled verdicts, over all episodes. Each sampled verdict spends a part of the stream's alpha, so `tests` is reset
+    only when the stream ends, because the agent is forgotten or the formula changes.
     """
 
     def __init__(self, tests: int = 0) -> None:
@@ -130,9 +130,9 @@ class QueryEvaluator:
     def verdict(self, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
         """Return the verdict on the session's path, whose last pair is `step`.
 
-        If evaluation fails, it is undecided with a reason.
+        If evaluation fails, the verdict is undecided with a reason.
 
-        An exact verdict is shared from now on. After shared verdicts, `check` catches up with the path here.
+        An exact verdict is shared from now on. After shared verdicts `check` first catches up with the path.
         """
         if query.sampled:
             return self._sampled(query, engines, session, step, query.why)
@@ -169,7 +169,7 @@ class QueryEvaluator:
     def with_bands(self, verdict: Verdict, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
         """Return a verdict on the session's path, with its credible band if the model is learned.
 
-        The noise is the noise of the verdict's samples, or of the samples that it would have needed.
+        The band uses the noise of the verdict's samples, or the noise that a sampled verdict would have used.
         """
         drawn = verdict.drawn or self._drawn(query, engines, session, step)
         return engines.with_bands(verdict, query.formula, held_path(session.path), drawn)
@@ -276,7 +276,7 @@ def prepare(
 
 def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known: Collection[str]) -> Query:
     if isinstance(engines, WorldEngines) and isinstance(spec, FormulaSpec) and spec.causal_model == "world":
-        spec = structs.replace(spec, causal_model="gumbel")  # as configured; this spec from a store is prepared
+        spec = structs.replace(spec, causal_model="gumbel")  # the configured value; a stored spec is prepared
     query = spec if isinstance(spec, Query) else read_query(spec, engines.names, window=window)
     sampled, why = engines.prepare(query.formula, query.spec, window=window)
     if isinstance(engines, WorldEngines):
@@ -335,7 +335,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _check_guarantee(query: Query) -> None:
-    """Raise SpecError for an alarm that can never fire: `only_if` needs a guaranteed band that there is not."""
+    """Raise SpecError if an alarm can never fire, because `only_if` needs a guaranteed band that does not exist."""
     spec = query.spec
     if spec.alarm.only_if is None or spec.causal_model != "any":
         return

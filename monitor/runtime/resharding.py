@@ -1,4 +1,4 @@
-"""Move agents between monitors: join the states of several monitors, or divide the state of one by agents."""
+"""Move agents between monitors: join the states of several monitors, or divide the state of one monitor by agents."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
 
 
 def divided(monitor: MonitorParts, shard_of: Callable[[str], int], shards: int) -> list[MonitorParts]:
-    """Return the states of `shards` monitors. Each gets the agents for which `shard_of` returns its number.
+    """Return the states of `shards` monitors. Monitor n gets the agents for which `shard_of` returns n.
 
     The first monitor gets the counts of forecasts of forgotten agents, so that their sum stays the same. Every monitor
     gets the evidence of the test of the model and the losses of forgotten agents, so that each test stays valid
@@ -122,7 +122,7 @@ def _joined_counts(counts: Iterable[Mapping[str, Calibration]]) -> dict[str, Cal
 def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState | None:
     """Return the joined tests of the model of several monitors.
 
-    `reported` is 0, so that the next sweep combines them.
+    `reported` is 0, so that the next sweep combines the tests.
     """
     tested = [state for state in states if state is not None]
     if len(tested) < len(states):

@@ -1,7 +1,8 @@
 """Exact verdicts shared by agents with the same recent path.
 
 An exact verdict depends only on the newest pairs of a path, as far back as its formula looks, and not on the agent. So
-in a fleet on a small model the same verdict is needed again and again. A shared verdict has the same bits as a new one.
+in a fleet on a small model the same verdict is needed again and again. A shared verdict has the same bits as a new
+verdict.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ PAIRS: Final = 8 * ENTRIES
 """Maximum total number of pairs on which these verdicts depend. A formula that looks far back has fewer verdicts."""
 
 TRIAL: Final = 8192
-"""Number of verdicts after which it is decided whether to go on sharing. It is also decided when all are removed."""
+"""After this many verdicts, and whenever all are removed, it is decided whether to go on sharing."""
 
 WORTHWHILE: Final = 1 / 16
-"""Fraction of the verdicts that must have been found here. Below it, sharing ends."""
+"""Sharing ends if less than this fraction of the verdicts was found here."""
 
 Key = tuple[tuple[tuple[int, int | None], ...], bool]
 

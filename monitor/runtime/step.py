@@ -25,9 +25,9 @@ __all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Messages of the agent were lost on the way; it is unknown which.
+    """Messages of the agent were lost on the way; it is unknown which messages.
 
-    `why`: a sentence that replaces the usual one.
+    `why`: a sentence that replaces the usual sentence.
     """
 
     why: str = ""
@@ -56,7 +56,10 @@ class AgentState(msgspec.Struct, frozen=True):
 
 
 class Stepped(msgspec.Struct, frozen=True):
-    """Result of a step. `due`: ticks at which to step with None if no other event comes before; None if never."""
+    """Result of a step.
+
+    `due`: ticks at which to step with None, unless another event comes before; None if there is no such time.
+    """
 
     state: AgentState
     notices: list[Notice]
@@ -66,8 +69,8 @@ class Stepped(msgspec.Struct, frozen=True):
 class _Content(msgspec.Struct, frozen=True, array_like=True):
     """Content of `AgentState.content`. `agent`: None before the agent's first message, and after it was forgotten.
 
-    `same_counts`: whether the counts of the fleet's test equal the counts of the agent's test, so that only the latter
-    are stored.
+    `same_counts`: whether the counts of the fleet's test equal the counts of the agent's test, so that only the agent's
+    counts are stored.
     """
 
     common: MonitorState
@@ -130,7 +133,7 @@ class AgentStep:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which to step with None if no other event comes before; None if never."""
+        """Ticks at which to step with None, unless another event comes before; None if there is no such time."""
         return self._monitor.due
 
     def checkpoint(self) -> AgentState:
@@ -165,7 +168,7 @@ class AgentStep:
 def step(monitor: Monitor, agent: str, state: AgentState | None, event: AgentEvent, now: Instant) -> Stepped:
     """Return the state and the notices after an event. `state`: None at the beginning.
 
-    Errors are those of `AgentStep`.
+    Raises the same errors as `AgentStep`.
     """
     live = AgentStep(monitor, agent, state)
     notices = [*live.restored, *live.step(event, now)]

@@ -8,8 +8,8 @@ It is *followed* until the horizon of a goal has passed. Then two outcomes are c
 - what would have happened if the deployed policy had gone on: its value from the takeover on, given what was observed
   since, meets or misses the goal's bound. The value is a probability or a mean reward.
 
-Both are the quantities of one verdict. On a table they are exact, with bounds over causal models if the formula has
-them. In a world with numbers they are sampled where noise is unknown, and tested like other verdicts of a stream.
+Both are the quantities of one verdict. On a table they are exact, with bounds over causal models if the formula asks
+for bounds. In a world with numbers they are sampled where noise is unknown, and tested like other verdicts of a stream.
 Evidence re-derives them like the quantities of any verdict. The goals come from the formulas that name the policy: in
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
@@ -56,7 +56,7 @@ GONE: Final = (
 class TakeoverGoal(msgspec.Struct, frozen=True):
     """The goal that judges takeovers by a policy.
 
-    `pairs`: number of pairs, from the takeover's first, that decide the goal.
+    `pairs`: number of pairs that decide the goal, counted from the takeover's first pair.
     """
 
     policy: str
@@ -175,7 +175,7 @@ class Takeovers:
         return TakeoversState(self.policy, tuple(self.followed), self.tests)
 
     def load(self, state: TakeoversState) -> None:
-        """Restore what `dump` returned."""
+        """Restore the state that `dump` returned."""
         self.followed, self.tests = list(state.followed), state.tests
 
     def _due(self, takeover: Takeover, last: Step) -> bool:
@@ -234,7 +234,7 @@ def _undecided(agent: str, formula: str, policy: str, takeover: Takeover, reason
 
 
 def dropped_takeovers(agent: str, formula: str, state: TakeoversState | None) -> list[TakenOver]:
-    """Return the takeovers that a state still followed, as undecided, because their formula has changed."""
+    """Return as undecided the takeovers that were followed in a saved state, because their formula has changed."""
     if state is None:
         return []
     return [_undecided(agent, formula, state.policy, takeover, GONE) for takeover in state.followed]

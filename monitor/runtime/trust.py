@@ -27,8 +27,8 @@ REPORT_EVERY: Final = 16
 """Minimum number of transitions between two combinations of all tests."""
 
 STEPS_EVERY: Final = 4
-"""Minimum average number of transitions per agent between two combinations, whose time is proportional to the agents.
-"""
+"""Minimum average number of transitions per agent between two combinations. The time of a combination is proportional
+to the number of agents."""
 
 MOST_NAMED: Final = 10
 """Maximum number of rows, and of agents, that a report names."""
@@ -40,8 +40,8 @@ DESCRIBE_EVERY: Final = 256
 class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `ModelTrust` as plain data, with its settings. If the settings change, the tests start again.
 
-    `reported`: number of transitions at the last report. `delta`: error probability of the bounds of the rows; 0 if all
-    rows are given. `contradictions`: contradictions as last reported, after `described_at` transitions.
+    `reported`: number of transitions at the last report. `delta`: error probability of the bounds of the rows; 0 if the
+    model was not learned. `contradictions`: contradictions as last reported, after `described_at` transitions.
     """
 
     settings: TrustSettings
@@ -56,8 +56,8 @@ class ModelTrustState(msgspec.Struct, frozen=True, array_like=True):
 class ModelTrust:
     """One test of the model per agent, and the combination of these tests.
 
-    For a learned model, one half of `trust.alpha` is the error probability of the bounds of its rows, and the other
-    half that of the test.
+    For a learned model, one half of `trust.alpha` is the error probability of the bounds of its rows. The other half is
+    the error probability of the test.
 
     Args:
         model: the tested rows: the rows of a table, or of the noise of a world with numbers.
@@ -85,7 +85,7 @@ class ModelTrust:
         self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
     def alone(self) -> ModelTrust:
-        """Return a new test for a fleet of one agent. It shares the model's odds with this one."""
+        """Return a new test for a fleet of one agent. It shares the model's odds with this test."""
         other = ModelTrust.__new__(ModelTrust)  # `copy` cannot copy a compiled object
         other._settings, other._encoder, other._actions = self._settings, self._encoder, self._actions  # noqa: SLF001
         other._state_names, other._action_names = self._state_names, self._action_names  # noqa: SLF001
@@ -110,7 +110,7 @@ class ModelTrust:
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents (name -> test).
 
-        Report the result if transitions were observed since the last one.
+        Report the result if transitions were observed since the last report.
         """
         fleet = self._fleet
         if fleet is None or fleet.observed <= fleet.reported:
@@ -127,7 +127,7 @@ class ModelTrust:
         if self._fleet is not None and test is not None:
             self._fleet.forget(test)
             if self._contradictions.agents:
-                self._fleet.reported = -1  # the agent may be one of the reported ones
+                self._fleet.reported = -1  # the agent may be one of the reported agents
 
     def current_state(self) -> Iterator[Notice]:
         """Yield notices with the current result of the combined test."""
@@ -139,7 +139,7 @@ class ModelTrust:
         return Trust(fleet.rejected, fleet.log10_e, fleet.transitions, departing=where)
 
     def _rejections(self, fleet: FleetTest, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
-        """Report the rejected rows and agents, if they differ from the last report, and from time to time."""
+        """Report the rejected rows and agents if they differ from the last report, or if the last report is old."""
         before, rows, wrong = self._contradictions, fleet.rejected_rows(), wrong_agents(list(tests.values()))
         if not (rows or wrong or before.rows or before.agents) and self._described_at > 0:
             return  # the usual case; the first report says that rows are tested

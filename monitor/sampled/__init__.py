@@ -1,6 +1,6 @@
 """Evaluation by sampling: noise as a function of a counter, particles in counterfactual worlds, and their outcomes.
 
-It is used for models that cannot be enumerated, and as a check of the exact engine.
+Sampling is used for models that cannot be enumerated, and as a check of the exact engine.
 `Sampler(scene, seed).outcomes(goal, path, particles)` returns the outcome of a query in each sampled world.
 `monitor.statistics` makes decisions from these outcomes. A scene is an enumerated model (`Enumerated`) or a simulator
 (`Simulated`).

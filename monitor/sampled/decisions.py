@@ -14,15 +14,15 @@ from monitor.policy.network import Network
 from monitor.policy.table import ROW_SUM_TOLERANCE
 
 MAX_CACHED = 1 << 20
-"""Number of states in the cache of a policy's decisions, beyond which the cache is cleared."""
+"""Largest number of states in the cache of a policy's decisions. If there are more, the cache is cleared."""
 
 
 @runtime_checkable
 class Decisions(Protocol):
-    """Batched decisions of a policy on states. If the policy `sees_inputs` of a world, on states joined with inputs."""
+    """Batched decisions of a policy on states, or on states joined with inputs if the policy `sees_inputs`."""
 
     def decide(self, states: AnyArray) -> Ints | Floats:
-        """Return, for n states, actions [n] of a deterministic policy or distributions [n, A] of a stochastic one."""
+        """Return the actions [n] in n states, or distributions [n, A] if the policy is stochastic."""
         ...
 
 

@@ -77,7 +77,7 @@ class ParticleDynamics(Protocol):
         ...
 
     def unrecorded(self, keys: Keys, states: AnyArray, actions: Ints, given: Given) -> Bools:
-        """Return which of n particles make a move for which there are no recorded data, [n]."""
+        """Return for each of n particles whether its move has no recorded data, [n]."""
         ...
 
 
@@ -111,7 +111,7 @@ class RowDynamics:
         return ObservedRow(keys[row], chances[row], successor, chance)
 
     def beyond(self, given: ObservedRow) -> ObservedRow:
-        """Return an observed row without an observation, as the noise is unknown."""
+        """Return an observed row without an observation, because the noise is unknown."""
         del given
         return NOTHING
 
@@ -237,7 +237,10 @@ class WorldDynamics:
         return drawn
 
     def _happened(self, noise: Abduction, states: Floats, actions: Ints) -> Bools:
-        """Return which particles repeat the observed step. Their successor is not computed, as `step` may round."""
+        """Return which particles repeat the observed step.
+
+        Their successor is not computed, because `step` may round.
+        """
         if self._observed is not self:
             return np.zeros(len(states), dtype=np.bool_)
         happened: Bools = (actions == noise.action) & same(states, noise.state)
@@ -256,7 +259,7 @@ def _posterior(noise: Abduction, seed: int, step: int, block: int) -> tuple[Floa
 def dynamics_of(
     model: MDP | Simulator | VectorSimulator | CheckedWorld, main: ParticleDynamics | None = None
 ) -> ParticleDynamics:
-    """Return the dynamics of a model; `main`: the dynamics of the observed model, if it is another one of this kind."""
+    """Return the dynamics of a model; `main`: the dynamics of the observed model, if it is another model."""
     if isinstance(model, CheckedWorld):
         assert main is None or isinstance(main, WorldDynamics)
         return WorldDynamics(model, main)
@@ -265,7 +268,7 @@ def dynamics_of(
 
 
 def same(states: AnyArray, state: State) -> Bools:
-    """Return which of states [n] or [n, f] equal `state`.
+    """Return for each of states [n] or [n, f] whether it equals `state`.
 
     >>> same(np.array([[1.0, 2.0], [1.0, 3.0]]), (1.0, 3.0)).tolist()
     [False, True]

@@ -1,11 +1,11 @@
 """Particles: many sampled worlds at once, advanced along the observed path and beyond it.
 
 Each particle is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures),
-with its remaining obligation and the reward collected so far. The rules are those of
+with its remaining obligation and the reward collected so far. Particles follow the rules of
 `monitor.causal.CounterfactualWorld`, with noise instead of distributions: posterior noise up to the last observed pair,
 prior noise after it.
 
-As long as no particle needs noise of its own, all particles are the same path, which is stored once.
+As long as no particle needs separate noise, all particles are the same path, which is stored once.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class StepTable:
 
 
 class Ensemble:
-    """Particles of one world, from the intervention state on. They are a single path until `apart`.
+    """Particles of one world, from the intervention state on. They are a single path until `apart` is called.
 
     Args:
         world: the world.
@@ -168,7 +168,7 @@ class Ensemble:
         """
         assert not self._apart, "particles are told apart once"
         new, count, open_ = copy(self), len(particles), len(self._open)
-        new._apart = True  # noqa: SLF001 - here and below: its own
+        new._apart = True  # noqa: SLF001 - here and below: of this class
         new._values = np.repeat(self._values, count)  # noqa: SLF001
         new._left = None if self._left is None else np.repeat(self._left, count)  # noqa: SLF001
         new._open = np.arange(count * open_)  # noqa: SLF001
@@ -184,7 +184,7 @@ class Ensemble:
         """
         assert not self._apart, "particles are told apart once"
         new, open_ = copy(self), len(self._open)
-        new._apart, new._first = particles is not None, self._first + offset  # noqa: SLF001 - here and below: its own
+        new._apart, new._first = particles is not None, self._first + offset  # noqa: SLF001 - here and below: of this class
         new._values = np.repeat(self._values, len(states))  # noqa: SLF001
         new._open = np.arange(len(states) * open_)  # noqa: SLF001
         new._noise = (np.zeros(1, dtype=np.int64) if particles is None else particles)[: len(states) * open_]  # noqa: SLF001
@@ -195,8 +195,8 @@ class Ensemble:
     def copied(self) -> Ensemble:
         """Return a copy that advances independently."""
         new = copy(self)
-        new._values = self._values.copy()  # noqa: SLF001 - its own
-        new._left = None if self._left is None else self._left.copy()  # noqa: SLF001 - its own
+        new._values = self._values.copy()  # noqa: SLF001 - of this class
+        new._left = None if self._left is None else self._left.copy()  # noqa: SLF001 - of this class
         return new
 
     @property
@@ -211,7 +211,7 @@ class Ensemble:
 
     @property
     def size(self) -> int:
-        """Number of numbers stored in memory."""
+        """Count of numbers stored in memory."""
         return len(self._values) + 4 * len(self._open)
 
     def observe(self, pair: Pair, successor: State) -> bool:
@@ -231,30 +231,30 @@ class Ensemble:
             ended: the state in which the episode has terminated, absorbing from here on and without reward; else None.
         """
         ahead = self._decided(last, ended)
-        return None if ahead is None else ahead._values  # noqa: SLF001 - its own
+        return None if ahead is None else ahead._values  # noqa: SLF001 - of this class
 
     def left(self, last: Pair, ended: State | None) -> Bools:
-        """Return which particles [n] make a move without recorded data before they are decided. Needs `watched`.
+        """Return which particles [n] make a move without recorded data before they are decided.
 
-        The particles must be apart. The arguments are those of `outcomes`.
+        The particles must be `watched` and apart. The arguments are those of `outcomes`.
         """
         ahead = self._decided(last, ended)
         assert ahead is not None, "particles that are apart have noise"
-        assert ahead._left is not None, "they are watched"  # noqa: SLF001 - its own
-        return ahead._left  # noqa: SLF001 - its own
+        assert ahead._left is not None, "they are watched"  # noqa: SLF001 - of this class
+        return ahead._left  # noqa: SLF001 - of this class
 
     def _decided(self, last: Pair, ended: State | None) -> Ensemble | None:
         """Return a copy in which every particle is decided; None if this needs noise and particles are not apart."""
         ahead = self.copied()
         for _ in ahead.follow(last, ended):
             pass
-        return None if len(ahead._open) else ahead  # noqa: SLF001 - its own
+        return None if len(ahead._open) else ahead  # noqa: SLF001 - of this class
 
     def follow(self, last: Pair, ended: State | None) -> Iterator[Given]:
         """Advance from the last observed pair on until all particles are decided.
 
-        Before each step, yield the information about it. Stop early if a step needs noise and the particles are not
-        apart. The arguments are those of `outcomes`.
+        Before each step, yield the information about the step. Stop early if a step needs noise and the particles are
+        not apart. The arguments are those of `outcomes`.
         """
         pair: Pair | None = last
         given = self._world.dynamics.given(last, None)
@@ -297,7 +297,7 @@ class Ensemble:
         return True
 
     def _drop_decided(self, obligations: Ints) -> Ints | None:
-        """Drop the decided particles; return the indices of the others, None for all."""
+        """Drop the decided particles; return the indices of the other particles, None if no particle is decided."""
         decided = obligations <= TRUE  # FALSE is 0
         if not decided.any():
             return None

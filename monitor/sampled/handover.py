@@ -180,7 +180,10 @@ class _StateTest:
 
 
 class _Limits(NamedTuple):
-    """Limits of the number of successes, from which the probability is known to be below, or above, the bound."""
+    """With at most `below` successes the probability is known to be below the bound.
+
+    With at least `above` successes it is known to be above.
+    """
 
     below: int
     above: int

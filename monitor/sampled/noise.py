@@ -27,7 +27,7 @@ from monitor.arrays import Floats, Ints
 
 STATE, ACTION, POSTERIOR, INPUTS = 0, 1, 2, 3
 """Kinds of noise: for the next state, for the choice of a stochastic policy, for the choice among weighted draws, for
-the inputs beyond the recorded ones.
+the inputs beyond the recorded inputs.
 """
 
 LOW = 0xFFFFFFFF

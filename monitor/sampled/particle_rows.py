@@ -19,7 +19,7 @@ ROW_SUM_TOLERANCE = 1e-9
 PADDING = np.iinfo(np.int64).max
 """Represents a state of probability 0; it is larger than all other states."""
 MAX_CACHED = 1 << 18
-"""Number of rows of a simulator in the cache, beyond which the cache is cleared."""
+"""Largest number of rows of a simulator in the cache. If there are more, the cache is cleared."""
 
 
 class RowSource(Protocol):
@@ -27,7 +27,7 @@ class RowSource(Protocol):
 
     @property
     def labels(self) -> Collection[str]:
-        """The names that `holds` knows."""
+        """The label names that `holds` accepts."""
         ...
 
     def entries(self, states: Ints, actions: Ints) -> ParticleRows:
@@ -35,11 +35,11 @@ class RowSource(Protocol):
         ...
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """[n]."""
+        """Return for each of n states whether it carries a label, [n]."""
         ...
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
-        """R(s, a, s'), [n]."""
+        """Return the rewards R(s, a, s'), [n]."""
         ...
 
 
@@ -59,7 +59,7 @@ class ModelRows:
         return ParticleRows(begin, end, self.model.successors, self.model.probabilities)
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """[n]."""
+        """Return for each of n states whether it carries a label, [n]."""
         marks: Bools = self.model.labels[label][states]
         return marks
 
@@ -91,7 +91,7 @@ class VectorRows:
         return ParticleRows(ends - keys.shape[1], ends, keys.ravel(), chances.ravel())
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """[n]."""
+        """Return for each of n states whether it carries a label, [n]."""
         marks = np.asarray(self.simulator.holds(label, states), dtype=np.bool_)
         if marks.shape != states.shape:  # NumPy might broadcast the wrong shape to all states
             raise ModelError(f"label {label!r}: {marks.shape} truths for {len(states)} states")
@@ -115,13 +115,13 @@ class SimulatorRows:
         self._clear()
 
     def entries(self, states: Ints, actions: Ints) -> ParticleRows:
-        """Return rows from the cache, adding those that are missing."""
+        """Return rows from the cache. Missing rows are added first."""
         slots = self._slots(states, actions)
         ends = self._ends[slots]
         return ParticleRows(ends - self._lengths[slots], ends, self._keys, self._chances)
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """[n]."""
+        """Return for each of n states whether it carries a label, [n]."""
         return self._holds[label](states)
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
@@ -185,7 +185,7 @@ def as_rows(model: MDP | Simulator | VectorSimulator) -> RowSource:
 
 
 def different_pairs(states: Ints, actions: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct pairs [m, 2], and for each of the n pairs its index among them."""
+    """Return the distinct pairs [m, 2], and for each of the n pairs its index among the distinct pairs."""
     order = np.lexsort((actions, states))
     pairs = np.stack([states[order], actions[order]], axis=1)
     first = np.ones(len(order), dtype=np.bool_)

@@ -26,7 +26,8 @@ PARTICLES = 1 << 32
 BLOCK = 1 << 16
 """Number of particles advanced at once, to limit memory."""
 MAX_CACHED = 8_000_000
-"""Number of numbers in all ensembles of one path: 64 MB. Beyond it, the least recently used ensemble is dropped."""
+"""Largest count of numbers in all ensembles of one path: 64 MB. If there are more, the least recently used ensemble is
+dropped."""
 
 
 class _AdvancedEnsemble:
@@ -220,7 +221,7 @@ class Question:
     def left(self, particles: range) -> float:
         """Return the fraction of sampled worlds that make a move without recorded data before they are decided.
 
-        For a difference, only the first of both worlds counts. `particles`: as for `outcomes`, at most `BLOCK`. The
+        For a difference, only the first of the two worlds counts. `particles`: as for `outcomes`, at most `BLOCK`. The
         question must be `watched`.
         """
         return float(self._worlds[0].left(particles).mean())
@@ -290,7 +291,7 @@ class _SampledWorld:
 
 
 def _difference(outcomes: Sequence[Any]) -> Any:  # noqa: ANN401 - floats or arrays of them
-    """Return the outcome of a single world, or the outcome of the first world minus that of the second."""
+    """Return the outcome of a single world, or the outcome of the first world minus the outcome of the second."""
     return outcomes[0] if len(outcomes) == 1 else outcomes[0] - outcomes[1]
 
 

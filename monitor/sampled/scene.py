@@ -124,11 +124,11 @@ class Simulated:
 
     Args:
         model: a `Simulator`, a `VectorSimulator` for many states at once, or a world with numbers.
-        policies: name -> policy in a form that `as_decisions` accepts; `nominal` is the deployed one.
+        policies: name -> policy in a form that `as_decisions` accepts; `nominal` is the deployed policy.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         actions: names of the actions 0, 1, .. for `do(name)`; empty if actions have no names.
 
-    `deployed`: a second name of the nominal policy. With it the nominal policy can be an intervention on a path on
+    `deployed`: a second name of the nominal policy, so that the nominal policy can be an intervention on a path on
     which another policy acted.
     """
 
@@ -238,7 +238,7 @@ class _Worlds:
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
         """Return the world of a change, as `monitor.causal.Law.under` defines it for the policies that acted."""
-        # An unknown policy never influences the outcome, which `SampledChecker` has checked, so nominal replaces it.
+        # `SampledChecker` has checked that an unknown policy cannot influence the outcome, so nominal replaces it.
         who = tuple(self.policies.get(name, self.policies["nominal"]) for name in acted)
         return replace(self._world(change), acted=who)
 

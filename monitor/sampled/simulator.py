@@ -23,12 +23,12 @@ class Simulator(Protocol):
 
     @property
     def actions(self) -> int:
-        """How many actions there are."""
+        """Number of actions."""
         ...
 
     @property
     def labels(self) -> Collection[str]:
-        """The names that `holds` knows."""
+        """The label names that `holds` accepts."""
         ...
 
     def successors(self, state: int, action: int) -> tuple[Sequence[int] | Ints, Sequence[float] | Floats]:
@@ -50,12 +50,12 @@ class VectorSimulator(Protocol):
 
     @property
     def actions(self) -> int:
-        """How many actions there are."""
+        """Number of actions."""
         ...
 
     @property
     def labels(self) -> Collection[str]:
-        """The names that `holds` knows."""
+        """The label names that `holds` accepts."""
         ...
 
     def rows(self, states: Ints, actions: Ints) -> tuple[Ints, Floats]:
@@ -79,12 +79,12 @@ class HashableSimulator(Protocol[State]):
 
     @property
     def actions(self) -> int:
-        """How many actions there are."""
+        """Number of actions."""
         ...
 
     @property
     def labels(self) -> Collection[str]:
-        """The names that `holds` knows."""
+        """The label names that `holds` accepts."""
         ...
 
     def successors(self, state: State, action: int) -> tuple[Sequence[State], Sequence[float]]:

@@ -18,10 +18,10 @@ from monitor.types.specs import StreamSettings
 from monitor.types.stream_events import Break, Instant, Observation, RawState
 
 Pair = tuple[Any, Any, tuple[float, ...]]
+"""(State, action or None, inputs). Each adapter has a narrower type of state."""
 
 RELATIVE: Final = 1e-6
 """Allowed relative difference between an agent's reward and the model's, for single precision and sums of floats."""
-"""(State, action or None, inputs). Each adapter has a narrower type of state."""
 NOT_HIDDEN = "since the model has no hidden states, every message needs `state`, and none has `observation`"
 
 
@@ -84,8 +84,8 @@ class Adapter:
     ) -> tuple[Pair, Pair | None]:
         """Return a pair in the form for the path, and in the form needed for the next pair (None if no pair follows).
 
-        `previous`: the second form of the pair before, as returned for it; None if unknown. `policy`: name of the
-        policy that acted.
+        `previous`: the second form that this method returned for the pair before; None if unknown. `policy`: name of
+        the policy that acted.
         """
         del previous, policy
         return pair, None if pair[1] is None else pair
@@ -94,7 +94,7 @@ class Adapter:
         """Return whether lost steps count as steps without an observation, and not as a gap in the path."""
         return False
 
-    # ---- what each kind of model does in its own way ----
+    # ---- defined by each kind of model ----
 
     @abstractmethod
     def read(self, observation: Observation) -> Pair:
@@ -108,7 +108,7 @@ class Adapter:
 
     @abstractmethod
     def unavailable(self, pair: Pair) -> Break | None:
-        """Return the reason why a state and an action are no pair of the model; None if they are one."""
+        """Return the reason why a state and an action are no pair of the model; None if they are a pair."""
         raise NotImplementedError
 
     @abstractmethod
@@ -128,7 +128,7 @@ class Adapter:
 
     @abstractmethod
     def contradicts(self, pair: Pair, successor: Any, reward: float) -> str:  # noqa: ANN401 - as `State` is
-        """Return a sentence on the difference between a reward and the model's; empty if there is no difference."""
+        """Describe in a sentence how a reward differs from the model's reward; empty if it does not differ."""
         raise NotImplementedError
 
     @abstractmethod
@@ -168,7 +168,7 @@ class Adapter:
 
 
 def seen_state(observation: Observation) -> RawState:
-    """Return the state in an observation, for models without hidden ones. Raises InputError."""
+    """Return the state in an observation, for models without hidden states. Raises InputError."""
     if observation.observation is not None:
         raise InputError("unknown_key", NOT_HIDDEN)
     if observation.state is None:

@@ -156,7 +156,7 @@ def _without_numpy(value: object) -> object:
 def is_plain(observation: Observation) -> bool:
     """Fast path: return True if `validate` would surely change nothing. Agent and episode are not checked.
 
-    True for most steps whose state and action are integers.
+    The result is True for most steps whose state and action are integers.
     """
     o = observation
     return o.observation is None and _are_plain(
@@ -164,7 +164,7 @@ def is_plain(observation: Observation) -> bool:
     )
 
 
-def _are_plain(  # noqa: PLR0917 - each is read once: that costs more than to look at it
+def _are_plain(  # noqa: PLR0917 - each value is read once, because reading costs more than a check
     seq: object,
     state: object,
     action: object,
@@ -367,7 +367,7 @@ def _wrong(key: str, value: object, wanted: str) -> InputError:
 
 
 def _show(value: object) -> str:
-    """Return a short form of a value. Of a container, which may be deep or long, only the type."""
+    """Return a short form of a value; for a container only its type, because it may be deep or long."""
     if isinstance(value, str | bytes):
         return repr(value[:60])
     if isinstance(value, bool | float | None):

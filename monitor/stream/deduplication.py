@@ -122,6 +122,6 @@ class Deduplicator:
 
     def _write(self, seq: int, hashed: bytes) -> None:
         place = seq % _SEQS * _SIZE
-        if len(self._ring) < place + _SIZE:  # grows with the episode, so a short one needs few bytes in a snapshot
+        if len(self._ring) < place + _SIZE:  # grows with the episode, so a short episode needs few bytes
             self._ring.extend(bytes(place + _SIZE - len(self._ring)))
         self._ring[place : place + _SIZE] = hashed

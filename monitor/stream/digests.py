@@ -1,8 +1,8 @@
 """The digest of a plain message: its state and action are whole numbers, and it does not end an episode. Compiled.
 
 Nearly all messages are plain. The digest is a chain of bijections of 64-bit words, one for each field, so two contents
-that differ in only one field have different digests. Of the policy's digest, the first 60 bits count. Two words have
-another meaning, and are replaced by a third word.
+that differ in only one field have different digests. Only the first 60 bits of the policy's digest count. The words 0
+and `ALL` have a special meaning, so a digest with one of these values is replaced by a third word.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORDS = np.asarray(REALS).view(np.uint64)
 
 
 def policy_word(policy: str | None) -> int:
-    """Return the word for a policy's SHA-256, made of its first 15 hexadecimal digits; 0 if none was sent."""
+    """Return the word for a policy's SHA-256, made of its first 15 hexadecimal digits; 0 if no policy was sent."""
     return 0 if policy is None else 1 + int(policy[:15], 16)
 
 

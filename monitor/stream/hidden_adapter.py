@@ -131,5 +131,5 @@ class HiddenAdapter(Adapter):
         seen, _, before = pair
         try:
             return None if before == NOTHING else self._filter.likely(before, seen)
-        except MonitorError:  # likewise
+        except MonitorError:  # as in `joined`
             return None

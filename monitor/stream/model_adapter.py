@@ -66,7 +66,7 @@ class ModelAdapter(Adapter):
         return encode_action(self._model, raw)
 
     def unavailable(self, pair: Pair) -> Break | None:
-        """Return the reason why a state and an action are no pair of the model; None if they are one."""
+        """Return the reason why a state and an action are no pair of the model; None if they are a pair."""
         state, action = pair[:2]
         if action is None or self._available(state, action):
             return None
@@ -75,7 +75,7 @@ class ModelAdapter(Adapter):
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
         """Return whether a state and an action, as sent, are a pair of the model and possible after `pair`.
 
-        Also False if they are not the model's numbers; then `entry` decides.
+        Return False as well if they are not the model's numbers. Then `entry` decides.
         """
         if type(state) is not int or type(action) is not int or not self._by_index:
             return False
@@ -96,7 +96,7 @@ class ModelAdapter(Adapter):
         return self._place(pair[0], pair[1], following[0]) >= 0
 
     def contradicts(self, pair: Pair, successor: int, reward: float) -> str:
-        """Return a sentence on the difference between a reward and the model's; empty if there is no difference.
+        """Describe in a sentence how a reward differs from the model's reward; empty if it does not differ.
 
         The reward is not compared if all rewards of the model are 0, or if the model lacks the transition.
         """
@@ -138,9 +138,9 @@ class ModelAdapter(Adapter):
     def explained(self, error: InputError) -> InputError:
         """Return the error about a state or action that the model lacks.
 
-        A learned model may learn it, which the error says.
+        For a learned model the error says how to add the state or action.
         """
-        fixed = error.reason == "unknown_state" and self._encoder in ("bins", "nearest")  # recordings add none
+        fixed = error.reason == "unknown_state" and self._encoder in ("bins", "nearest")  # recordings add no states
         if self._model.counts is None or error.reason == "missing_action" or fixed:
             return error
         return InputError(error.reason, f"{error.detail}; it was never recorded; {APPEND}")

@@ -23,7 +23,7 @@ PAGE: Final = 512
 """Number of episodes on a page of 4 KiB."""
 
 PAGES: Final = 16
-"""Number of pages kept for an agent, including the one being filled: 7,680 to 8,191 episodes in at most 64 KiB."""
+"""Number of pages kept for an agent, including the page being filled: 7,680 to 8,191 episodes in at most 64 KiB."""
 
 _SIZE: Final = 8
 _written = msgspec.msgpack.Encoder().encode

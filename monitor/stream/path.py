@@ -39,7 +39,7 @@ class SlidingPath:
         acted: names of the policies that acted at the held pairs (or UNKNOWN_POLICY), oldest first; empty if nominal
             acted at all pairs.
         inputs: recorded inputs at the held pairs, oldest first; for hidden states, the beliefs before the pairs; empty
-            if there are neither.
+            if there are no inputs and no beliefs.
         last: the newest step; None if the path is empty.
         oldest_dropped: True if older pairs of the path have left the window.
         ended: True if the episode has ended. The pairs are kept for the last verdicts, until the next step or break.
@@ -76,7 +76,7 @@ class SlidingPath:
 
     @property
     def pairs(self) -> tuple[tuple[State, int | None], ...]:
-        """The held pairs, as a tuple of their own."""
+        """The held pairs, as a new tuple."""
         return tuple(self.held)
 
     def moments(self) -> Iterator[tuple[State, int | None, tuple[float, ...]]]:
@@ -104,7 +104,7 @@ class SlidingPath:
         return self.broken or "warming_up"
 
     def push(self, step: Step) -> None:
-        """Append a step. If it does not continue the held pairs, the path restarts: a path never spans a gap."""
+        """Append a step. If the step does not continue the held pairs, the path restarts."""
         last = self.last
         if last is None or self.ended or step.seq != last.seq + 1 or step.episode != last.episode:
             self._start(step)
@@ -123,7 +123,7 @@ class SlidingPath:
         self.last = step
 
     def restart(self, reason: BlindReason, detail: str = "") -> None:
-        """Drop the held pairs, because the following steps are unknown for this reason."""
+        """Drop the held pairs, because the path breaks for this reason."""
         self._clear(reason, detail)
 
     def end(self, *, terminated: bool) -> None:
@@ -163,7 +163,7 @@ class SlidingPath:
         return path
 
     def _note_policy(self, policy: str) -> None:
-        """Record the policy that acts at the pair about to be appended; drop that of the pair that leaves."""
+        """Record the policy that acts at the pair about to be appended; drop the policy of the pair that leaves."""
         if not self.acted:
             self.acted += [NOMINAL] * len(self.held)
         self.acted.append(policy)

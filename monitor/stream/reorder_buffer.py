@@ -5,9 +5,9 @@ and the missing steps are awaited until `wait` seconds have passed or more than 
 missing steps are reported as missing. Steps of a later episode are held until the open episode ends, so a step that the
 broker delivers too early does not end the open episode and is not lost.
 
-If a seq is received with two different contents, it is unknown which is correct: the path breaks there and continues
-with the next step. If the first content was released already, the agent may have restarted. Then the held entries are
-released first, and the episode restarts at that seq.
+If a seq is received with two different contents, it is unknown which content is correct. So the path breaks there and
+continues with the next step. If the first content was released already, the agent may have restarted. Then the held
+entries are released first, and the episode restarts at that seq.
 
 An episode is accepted once. For the newest ended episodes, each accepted step is remembered. For some thousands of
 older episodes, only the fact that they ended is remembered. A step that may belong to an even older episode is
@@ -28,7 +28,8 @@ from monitor.stream.past_episodes import PastEpisodes, PastState
 from monitor.types.stream_events import Break, Episode, State
 
 ENDED_REMEMBERED = 64
-"""Number of ended episodes for which a repeated step can be distinguished from a late one. Older ones are in `past`."""
+"""Number of ended episodes for which a repeated step can be distinguished from a late step. Older episodes are in
+`past`."""
 ENDED_BYTES = 4096
 """Total bytes of digests kept for these episodes: 512 steps."""
 
@@ -61,8 +62,7 @@ class Missing(msgspec.Struct, frozen=True):
     """Seqs `first` to `last` of the episode, which are not on the path.
 
     `why`: `gap`: they were not received. `joined`: they precede the first message received from this agent. `conflict`:
-    they were lost around a conflict, because they were no longer awaited before it, or were received before it and not
-    resent after it.
+    they were given up before a conflict, or were received before it and not sent again after it.
     """
 
     episode: Episode
@@ -103,18 +103,18 @@ class ReorderBufferState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReorderBuffer:
-    """Reorder buffer of one agent's messages. Holds at most `steps` + 1 of them.
+    """Reorder buffer of one agent's messages. Holds at most `steps` + 1 messages.
 
     Attributes:
         episode: the open episode, None between episodes.
         next_seq: seq of the next step of the open episode.
         held: (episode, seq) -> entry, in order of arrival.
         ended: the last `ENDED_REMEMBERED` ended episodes, oldest first. The newest of them have digests (None for the
-            others), so a message redelivered after the end of its episode is recognized as a duplicate.
-        past: the episodes that ended before those in `ended`.
+            others), by which a message redelivered after the end of its episode is recognized as a duplicate.
+        past: the episodes that ended before the episodes in `ended`.
         newest: latest time of a step, in seconds since the epoch, never later than the monitor's clock; set by the
             caller.
-        heard: True after an episode was opened. From then on a missing start is a gap, and no late joining.
+        heard: True after an episode was opened. From then on a missing start is reported as a gap, not as late joining.
         progress: ticks at which the newest released entry arrived.
         again: seqs below this may have been received before the episode restarted; 0 without a restart.
         restart: the message at which the open episode restarts; set by `sort`, cleared by `release`.
@@ -234,7 +234,7 @@ class ReorderBuffer:
         return deadline is not None and ticks >= deadline
 
     def _oldest(self) -> tuple[BufferedMessage | None, BufferedMessage | None]:
-        """Return the entry of the open episode that was held longest, and the same for all other episodes."""
+        """Return the longest held entry of the open episode, and the longest held entry of all other episodes."""
         entries = self.held.values()
         if self.episode is None:
             return None, next(iter(entries), None)

@@ -82,7 +82,7 @@ class Session:
         path: the path up to the last event moved by `advance`.
         mismatch: True if the policy that the agent reported last, up to the newest step, is unknown. The path is still
             valid, but forecasts under nominal are not.
-        last_heard: ticks of the last new message; None before the first one.
+        last_heard: ticks of the last new message; None before the first message.
         last_message: ticks of the last valid message, including duplicates.
         old: ticks of the first and the last message since `last_heard` of episodes that have ended or may have ended;
             None if there is none.
@@ -90,7 +90,7 @@ class Session:
         order: the reorder buffer.
         previous, policy: the newest pair with its inputs (None after a break), and the policy last reported, both
             including pending events. The end of an episode resets a known policy other than nominal.
-        dropped: True after `lost`, until a gap is attributed to it.
+        dropped: True after `lost`, until a gap is attributed to the loss.
     """
 
     def __init__(self, agent: str, adapter: Adapter, settings: StreamSettings) -> None:
@@ -153,9 +153,9 @@ class Session:
         return self._release(now.ticks)
 
     def lost(self, now: Instant, why: str = "") -> list[Notice]:
-        """Break the path because the transport dropped messages of this agent; which ones is unknown.
+        """Break the path because the transport dropped messages of this agent. It is unknown which messages.
 
-        If a gap follows, it is reported as `dropped` too. `why`: a sentence that replaces the usual one about the
+        If a gap follows, it is reported as `dropped` too. `why`: a sentence that replaces the usual sentence about the
         cause.
         """
         self._ticks = now.ticks
@@ -255,7 +255,7 @@ class Session:
     # ---- results of messages ----
 
     def _is_known(self, observation: Observation) -> bool:
-        """Return whether agent and episode equal those of the open episode, and are therefore valid."""
+        """Return whether agent and episode are the same as in the open episode, and therefore valid."""
         episode = self.order.episode
         return (
             observation.agent == self.agent
@@ -282,7 +282,10 @@ class Session:
         )
 
     def _follow(self, observation: Observation, now: Instant, late: bool) -> Sequence[Notice]:  # noqa: FBT001
-        """Accept a step for which `_goes_on` is true, as for most. `sort` and `release` would have the same effect."""
+        """Accept a step for which `_goes_on` is true, as for most steps.
+
+        `sort` and `release` would have the same effect.
+        """
         o, previous = observation, self.previous
         time = now.wall if o.time is None else o.time
         self._hear(time, now)

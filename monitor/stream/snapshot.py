@@ -33,7 +33,7 @@ def unseal(data: bytes, kind: type[S]) -> S:
     """Return the state of class `kind` from the bytes that `seal` returned.
 
     Raises:
-        InputError: `bad_snapshot`, if the bytes are no snapshot or damaged, or of another version or class.
+        InputError: `bad_snapshot`, if the bytes are damaged or no snapshot, or have another version or class.
     """
     if data[: len(_MAGIC)] != _MAGIC:
         raise InputError("bad_snapshot", "these bytes are no snapshot; start anew without it")

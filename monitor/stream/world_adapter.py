@@ -19,9 +19,9 @@ from monitor.worlds.world_policies import WorldPolicy
 class WorldAdapter(Adapter):
     """Mapping of one agent's observations to a world with numbers.
 
-    A world or a policy is the user's code and may fail in any state. Still no message makes a method raise. A step that
-    the world cannot explain breaks the path, with the world's error as the reason. If the policy fails, the action is
-    not compared.
+    A world or a policy is the user's code and may fail in any state. Even then no message makes a method raise. A step
+    that the world cannot explain breaks the path, with the world's error as the reason. If the policy fails, the action
+    is not compared.
 
     Args:
         world: the world.
@@ -79,7 +79,10 @@ class WorldAdapter(Adapter):
         return None
 
     def contradicts(self, pair: Pair, successor: tuple[float, ...], reward: float) -> str:
-        """Return a sentence on the difference between a reward and the world's; empty without difference or reward."""
+        """Describe in a sentence how a reward differs from the world's reward.
+
+        The text is empty if it does not differ, or if the world has no rewards.
+        """
         world = self._world
         if not world.has_rewards:
             return ""
@@ -118,7 +121,7 @@ class WorldAdapter(Adapter):
     def _likely(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> Floats | None:
         """Return nominal's probabilities at a step, computed once per step; None if the policy fails."""
         if self._asked[0] != (state, inputs):
-            likely: Floats | None = None  # verdicts depend on the policy too: they are undecided and give the reason
+            likely: Floats | None = None  # verdicts need the policy too, so they are undecided, with the reason
             with suppress(MonitorError):
                 likely = self._nominal.likely(self._nominal.seen(state, inputs))
             self._asked = (state, inputs), likely

@@ -1,4 +1,4 @@
-"""A world whose results are all checked: their shapes, their ranges, and that `invert` is the inverse of `step`."""
+"""Checks of all results of a world: their shapes, their ranges, and that `invert` is the inverse of `step`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from monitor.worlds.description import Ranges, features_driven, features_listed,
 from monitor.worlds.protocol import World
 
 TOLERANCE: Final = 1e-6
-"""Largest difference, relative to numbers beyond 1, of a state and the step that its noise leads to. A point near 0 or
-1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard deviations.
+"""Tolerance between an observed state and the state to which its noise leads; relative for numbers above 1. Noise near
+0 or 1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard deviations.
 """
 WITHIN: Final = (0.5, 1e-3, 1.0 - 1e-3)
 """Positions in an interval of noise that are tested: any noise in the interval must lead to the observed state."""
 TRIED: Final = 256
 """Number of draws of a posterior that are tested on an observed step."""
 MAX_ABDUCTIONS: Final = 4096
-"""Number of observed steps, over all paths, whose noise is cached; beyond it the cache is cleared."""
+"""Number of observed steps, over all paths, whose noise is cached. If there are more, the cache is cleared."""
 NO_REWARDS: Final = "add reward(x, a, x_next), or to a manifest a graph `reward`, or ask for a P"
 EFFECTIVE: Final = 0.1
-"""Least number of effective draws of a posterior, as a fraction of all draws; below it, weights are too uneven."""
+"""Least number of effective draws of a posterior, as a fraction of all draws. With fewer, weights are too uneven."""
 
 
 class CheckedWorld:
@@ -106,14 +106,14 @@ class CheckedWorld:
         return self._ranges.outside(state) or (self._input_ranges.outside(inputs) if inputs else "")
 
     def holds(self, label: str, states: Floats) -> Bools:
-        """Return in which of n states a label holds, [n]."""
+        """Return for each of n states whether a label holds, [n]."""
         marks = self._array("holds", (label, np.asarray(states, dtype=np.float64)), (len(states),))
         return marks.astype(np.bool_, copy=False)
 
     def unrecorded(self, states: Floats, actions: Ints, inputs: tuple[float, ...] | Floats) -> Bools:
         """Return for which of n pairs the world extrapolates, because the action was not recorded at such numbers, [n].
 
-        Needs `learned_from`.
+        The world must have `learned_from`.
         """
         given = np.empty((len(states), len(self.inputs)))
         given[:] = inputs
@@ -155,7 +155,7 @@ class CheckedWorld:
         return found.astype(np.float64)
 
     def different_from(self, other: CheckedWorld) -> str:
-        """Return a difference that prevents the comparison of two worlds; empty if there is none."""
+        """Return a part in which two worlds differ, so that they cannot be compared; empty if there is none."""
         compared = ("features", "inputs", "action_names", "noise")
         return next((what.replace("_", " ") for what in compared if getattr(self, what) != getattr(other, what)), "")
 
@@ -174,7 +174,10 @@ class CheckedWorld:
         return found
 
     def _in_its_words(self, pair: Moment, successor: tuple[float, ...], error: PathError) -> PathError:
-        """Return the error for a step that no noise explains. For the world of a manifest it has more details."""
+        """Return the error for a step that no noise explains.
+
+        For a world with a manifest, the error has more details.
+        """
         if not hasattr(self._world, "unexplained"):
             return error
         arguments = np.array(pair.state), pair.action, np.array(successor), np.array(pair.inputs, dtype=np.float64)

@@ -13,11 +13,11 @@ from monitor.arrays import Floats
 from monitor.errors import ModelError
 
 KNOTS: Final = 2048
-"""Number of points in the table of an empirical distribution; its wide part has half as many more."""
+"""Number of points in the table of an empirical distribution. Its wide part has half as many further points."""
 AT_ONCE: Final = 20_000
-"""Pairs of a point and a residual that are evaluated at once."""
+"""Number of pairs of a point and a residual that are evaluated at once."""
 TAIL: Final = 8.0
-"""Range of a table around the centre of a normal distribution, in standard deviations; less than 1e-15 is outside."""
+"""Range of a table around the centre of a normal distribution, in standard deviations. Less than 1e-15 is outside."""
 UNSEEN: Final = 0.001
 """Probability of the wide normal distribution under the residuals."""
 WIDE: Final = 4.0

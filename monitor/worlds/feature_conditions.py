@@ -13,7 +13,7 @@ from monitor.errors import ModelError
 from monitor.model.label_conditions import COMPARISONS, parsed
 
 Condition = Callable[[Floats], Bools]
-"""States [n, f] -> where the condition holds, [n]."""
+"""States [n, f] -> whether the condition holds in each, [n]."""
 
 COMPARED: Final = {kind: compare for kind, compare in COMPARISONS.items() if kind not in (ast.In, ast.NotIn)}
 """Comparisons of numbers, which are made for all states at once."""

@@ -18,7 +18,7 @@ class GivenNoise:
     """Stand-in for `numpy.random.Generator` in one step of a simulator. Each draw uses the next of the given numbers.
 
     A draw increases with its number. So a world can be inverted if each draw moves a feature up or down. The methods
-    are those of the generator. Any other method, and a draw after the last number, raises ModelError.
+    work like the methods of the generator. Any other method, and a draw after the last number, raises ModelError.
 
     Args:
         u: uniform numbers [m] in (0, 1).

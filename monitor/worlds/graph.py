@@ -13,7 +13,7 @@ from monitor.errors import ModelError, PolicyError, brief
 from monitor.policy.network import FLOATS, open_session
 
 BATCH: Final = 4096
-"""Rows evaluated at once."""
+"""Number of rows evaluated at once."""
 
 
 @contextmanager

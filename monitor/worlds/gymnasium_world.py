@@ -1,4 +1,4 @@
-"""A Gymnasium environment as a world: each step sets its state and its random numbers, then steps it."""
+"""A Gymnasium environment as a world. Each step sets the environment's state and random numbers, then steps it."""
 
 from __future__ import annotations
 

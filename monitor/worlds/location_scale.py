@@ -26,7 +26,7 @@ from monitor.worlds.resampling import ResampledInputs
 from monitor.worlds.world_manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Noise, WorldManifest, read_manifest
 
 UNLIKELY = 1e-6
-"""If the noise of a feature has a smaller probability, the feature is named as the reason of an impossible step."""
+"""A feature whose noise has a smaller probability is named as the reason for an impossible step."""
 SUM_TOLERANCE = 1e-5
 """Tolerance for the sum of probabilities, which are 32-bit floats."""
 
@@ -169,7 +169,7 @@ class LocationScale:
         return self._located(self._given(x, a, w))
 
     def unexplained(self, x: Floats, a: int, x_next: Floats, w: Floats) -> str:
-        """Return which feature of a step is nearly impossible, by how much, and what to do; empty if none is."""
+        """Return which feature of a step is nearly impossible, by how much, and what to do; empty if there is none."""
         at, action, inputs = x[np.newaxis], np.array([a]), w[np.newaxis]
         location, scale = self.located(at, action, inputs)
         found = [
@@ -187,11 +187,14 @@ class LocationScale:
         return f"{words}{known}; check the sensor{again} or widen scale or noise in the manifest"
 
     def forecast(self, w: Floats) -> Floats:
-        """Return the inputs unchanged. It is used by worlds without recorded inputs."""
+        """Return the inputs unchanged. Worlds without recorded inputs use this forecast."""
         return w
 
     def recorded(self, x: Floats, a: Ints, w: Floats) -> Bools:
-        """Return for which of n steps the action was recorded at such numbers, [n]. Numbers are tested separately."""
+        """Return for which of n steps the action was recorded at such numbers, [n].
+
+        Each number is tested separately.
+        """
         given, (low, high) = np.concatenate([x, w], axis=1), self._recorded
         return np.asarray(((low[a] <= given) & (given <= high[a])).all(axis=1))
 
@@ -207,7 +210,7 @@ class LocationScale:
         return np.where(whole, np.round(numbers), numbers)
 
     def holds(self, label: str, x: Floats) -> Bools:
-        """Return in which of n states a label's condition holds, [n]."""
+        """Return for each of n states whether a label's condition holds, [n]."""
         return self._conditions[label](x)
 
     def _fit(self, pinned: File, described: WorldManifest, content: Callable[[File], bytes]) -> LocationScale:
@@ -278,7 +281,7 @@ class _Number:
         return np.clip(value, self._spec.low, self._spec.high) if self._spec.clip else value
 
     def departure(self, location: float, scale: float, value: float) -> tuple[float, str]:
-        """Return the probability of noise at least as extreme as that of a value, and its distance in words."""
+        """Return the probability of noise at least as extreme as a value's noise, and the value's distance in words."""
         at, by, to = (np.array([each]) for each in (location, scale, value))
         shown = self._spec.feature.shown(value)
         if self.noise is None or not scale:

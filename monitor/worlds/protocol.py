@@ -106,16 +106,16 @@ class World(Protocol):
     only on row k of each argument. These parts are optional:
 
     - `inputs`: names of recorded inputs, or `Feature`s. With them, `forecast(w)` returns the inputs [i] of the next
-      step, given the inputs w [i] of a step; it is used beyond the recorded inputs.
+      step, given the inputs w [i] of a step. `forecast` is used beyond the recorded inputs.
     - `resample(w, ahead, u)` and `recorded_steps` replace `forecast`. `resample` returns the inputs [n, i] `ahead`
       steps (1, 2, ..) after the last recorded inputs w [i]. They are drawn from `recorded_steps` earlier steps. Each
       draw uses one uniform number of u [n] for all steps ahead.
     - `invert(x, a, x_next, w)` returns the noise of one observed step, with x [f], a int, x_next [f], w [i]. The noise
       is an array [m], or a tuple of two such arrays with the lower and upper ends of an interval for each component.
       The interval is (0, 1) for a component that did not matter. `invert` returns None if the set of possible noise is
-      no such box. It is not needed without noise.
-    - `posterior(x, a, x_next, w, rng, n)` is used if the set is no box. It returns n draws [n, m] of the noise given
-      the step, or a tuple of draws and their weights [n].
+      no such box. A world without noise needs no `invert`.
+    - `posterior(x, a, x_next, w, rng, n)` is used if the set of possible noise is no box. It returns n draws [n, m] of
+      the noise given the step, or a tuple of draws and their weights [n].
     - `reward(x, a, x_next)` returns the rewards [n] of n transitions.
     - `noise_features`: for each number of the noise, the feature that it drives, by name or number, if each number
       drives one feature. With it, a rejection of the model names the feature.
@@ -154,5 +154,5 @@ class World(Protocol):
         ...
 
     def holds(self, label: str, x: Floats) -> Bools:
-        """Return in which of n states a label holds, [n]."""
+        """Return for each of n states whether a label holds, [n]."""
         ...

@@ -1,4 +1,4 @@
-"""Future inputs, resampled from recorded inputs: the inputs after a step are those that followed similar inputs.
+"""Future inputs, resampled from recorded inputs: a step is followed by inputs that once followed similar inputs.
 
 This is a nearest-neighbour bootstrap (Lall & Sharma, "A nearest neighbor bootstrap for resampling hydrologic time
 series", 1996) of whole stretches. A draw selects one of the recorded steps whose inputs are nearest to the last
@@ -21,7 +21,8 @@ EPISODE: Final = "episode"
 """Name of the column with the number of the recording; it comes before the columns of the inputs."""
 MOST_RECORDED: Final = 100_000
 MOST_BYTES: Final = 1 << 25
-"""Recorded steps at most, and bytes of their file: all are compared with the last observed inputs, at each message."""
+"""Largest number of recorded steps, and of bytes of their file. At each message, all steps are compared with the last
+observed inputs."""
 HELD: Final = 8
 """Number of observed inputs whose stretches are cached; all worlds that a verdict compares use the same stretches."""
 
@@ -68,8 +69,8 @@ class ResampledInputs:
     def _nearest(self, w: Sequence[float]) -> Ints:
         """Return the rows nearest to w, among the rows that have a next row.
 
-        Their number is the square root of the number of such rows. Among rows with the same distance as the last one,
-        the selected rows are spread evenly over the recordings.
+        Their number is the square root of the number of such rows. Among rows with the same distance as the last
+        selected row, the selected rows are spread evenly over the recordings.
         """
         apart = np.zeros(len(self._followed))
         with np.errstate(over="ignore"):  # distances that overflow count as equal
@@ -83,20 +84,20 @@ class ResampledInputs:
         return np.asarray(self._followed[np.sort(np.concatenate([nearer, spread]))])
 
     def _following(self, places: Ints) -> Ints:
-        """Return the next rows. At the end of an episode, the next row is one that followed similar inputs."""
+        """Return the next rows. At the end of an episode, a row comes next that followed similar inputs."""
         following = places + 1
         for n in np.flatnonzero(self._is_last[places]).tolist():
             following[n] = self._continuation(int(places[n]))
         return np.asarray(following)
 
     def _continued(self, end: int) -> int:
-        """Return the row that comes after the last one of an episode."""
+        """Return the row that comes after the last row of an episode."""
         nearest, episode = self._nearest(self._rows[end].tolist()), int(self._is_last[:end].sum())
-        return int(nearest[episode % len(nearest)]) + 1  # so that not all episodes continue in the same one
+        return int(nearest[episode % len(nearest)]) + 1  # so that not all episodes continue with the same row
 
 
 def _read(content: bytes, inputs: Sequence[Feature], where: str) -> tuple[Floats, Bools]:
-    """Return the rows [n, i] of a file, and which are the last of their episode [n]."""
+    """Return the rows [n, i] of a file, and whether each row is the last of its episode [n]."""
     names = [each.name for each in inputs]
     if len(content) > MOST_BYTES or content.count(b"\n") > MOST_RECORDED + 1:
         raise ModelError(f"world {where}: it has more than {MOST_RECORDED:,} rows, or {MOST_BYTES:,} bytes; keep fewer")

@@ -17,11 +17,11 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.protocol import Feature
 
 NARROW: Final = 1e-9
-"""Width of an interval of noise, relative to its distance from 0 and 1, up to which it is a point: rounding of floats
-leaves less, except where noise is so near to 1 that it has hardly any digits.
+"""An interval of noise of at most this width, relative to its distance from 0 and 1, counts as a point. Rounding
+of floats leaves less, unless the noise is so near to 1 that it has hardly any digits.
 """
 FINEST: Final = 8.0 * np.finfo(np.float64).eps
-"""Relative width to which the ends of an interval are searched."""
+"""Relative precision of the search for the ends of an interval."""
 
 
 class SimulatorWorld(ABC):
@@ -52,7 +52,7 @@ class SimulatorWorld(ABC):
 
     @abstractmethod
     def holds(self, label: str, x: Floats) -> Bools:
-        """Return in which of n states a label holds, [n]."""
+        """Return for each of n states whether a label holds, [n]."""
 
     def __str__(self) -> str:
         return f"world {self.version!r}"
@@ -93,7 +93,7 @@ class SimulatorWorld(ABC):
         return low, high
 
     def ended(self, x: Floats) -> Bools:
-        """Return in which of n states a label of `terminal` holds, [n]."""
+        """Return for each of n states whether a label of `terminal` holds, [n]."""
         found = np.zeros(len(x), dtype=np.bool_)
         for label in self.terminal:
             found |= self.holds(label, x)

@@ -1,4 +1,4 @@
-"""Trial calls of a world before it is used. The results on states in its own ranges must be consistent."""
+"""Trial calls of a world before it is used. The results on states in the declared ranges must be consistent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitor.worlds.checked import TOLERANCE, CheckedWorld
 from monitor.worlds.protocol import Feature
 
 STATES: Final = 8
-"""States in which each action is tried; the first two are the ends of the ranges."""
+"""Number of states in which each action is tried. The first two are at the ends of the ranges."""
 
 
 def examine(world: CheckedWorld) -> None:

@@ -57,7 +57,7 @@ class WorldNumber(_Strict):
 
     @property
     def feature(self) -> Feature:
-        """As the engines see it."""
+        """The number, as the engines use it."""
         return Feature(self.name, self.unit, self.low, self.high)
 
 
@@ -69,7 +69,7 @@ class FeatureSpec(WorldNumber):
     clip: bool = False
     """Whether the value is clipped to `low` and `high` after rounding; if not, a step beyond them is an error."""
     values: tuple[_Name, ...] = ()
-    """Named values 0, 1, ..; the probabilities of the next one are the output of `probabilities`."""
+    """Named values 0, 1, ..; the probabilities of the next value are the output of `probabilities`."""
     probabilities: File | None = None
     """Graph with one output [batch, number of values]."""
 
@@ -85,7 +85,7 @@ class FeatureSpec(WorldNumber):
 
     @property
     def feature(self) -> Feature:
-        """As the engines see it."""
+        """The feature, as the engines use it."""
         if self.values:
             return Feature(self.name, self.unit, values=self.values)
         return Feature(self.name, self.unit, self.low, self.high, self.whole)
@@ -99,7 +99,7 @@ class Noise(_Strict):
     residuals: Annotated[tuple[float, ...], Field(min_length=2, max_length=100_000)] | None = None
     """The residuals of the training data, divided by the scale. Their distribution is smoothed."""
     bandwidth: Annotated[float, Field(gt=0)] | None = None
-    """Bandwidth of the smoothing; if absent, by Silverman's rule."""
+    """Bandwidth of the smoothing; if absent, it follows Silverman's rule."""
 
     @model_validator(mode="after")
     def _one(self) -> Noise:
@@ -142,7 +142,7 @@ class WorldManifest(_Strict):
     location: File | None = None
     """Graph of the location: one output [batch, number of features without named values]."""
     scale: File | tuple[Annotated[float, Field(ge=0)], ...] = ()
-    """Graph of the scale, with the same output, or a number for each of these features."""
+    """Graph of the scale, with an output of the same shape, or a number for each of these features."""
     noise: Literal["normal"] | Noise | dict[_Name, Literal["normal"] | Noise] = "normal"
     """One distribution for all features, or one for each feature by name; features that are not named are normal."""
     labels: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")], str] = {}
@@ -157,7 +157,8 @@ class WorldManifest(_Strict):
     """
     fits: Annotated[tuple[File, ...], Field(max_length=MOST_FITS)] = ()
     """Manifests of the same world estimated from other data, such as resampled recordings. Differences of their answers
-    show the uncertainty of the data. Ranges, labels, rewards and future inputs are those of this world.
+    show the uncertainty of the data. Their ranges, labels, rewards and future inputs are replaced by those of this
+    world.
     """
 
     @model_validator(mode="after")
@@ -199,7 +200,7 @@ class WorldManifest(_Strict):
 
 
 def read_manifest(content: bytes, where: str) -> WorldManifest:
-    """Read the manifest in the bytes of a YAML file; `where`: its name in messages. Raises ModelError, in one line."""
+    """Read the manifest in the bytes of a YAML file, which messages call `where`. Raises ModelError in one line."""
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
         return WorldManifest.model_validate(given)

@@ -1,7 +1,7 @@
 """Policies over the numbers of a world: functions or ONNX networks that decide for many states at once.
 
-A policy sees the state, or the state followed by the inputs of the step. For a network, the width of its input decides
-which; for a function, the number of its arguments decides.
+A policy sees the state, or the state followed by the inputs of the step. The width of a network's input, or the number
+of a function's arguments, decides between the two.
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 MAX_MEASURES = 64
-"""Number of measures whose tables are cached; each direction and each end of an episode counts separately."""
+"""Largest number of measures whose tables are cached. Each direction and each end of an episode counts separately."""
 
 Measure = Probability | Reward
 
 
 class Source(Protocol):
-    """Interface by which the catalogue gets automata, label sets and nominal values of its model."""
+    """Source of the automata, label sets and nominal values that the catalogue needs."""
 
     def automaton(self, measure: Measure) -> Automaton:
         """Return the automaton of a measure."""
@@ -65,7 +65,7 @@ class BestCatalogue:
         return self.of(measure, path.end, largest=change.largest).value(path, _way(change))
 
     def profile(self, change: InterventionRef, measure: Measure, path: Observed) -> Floats:
-        """Return the values [L], one from each pair of a path on. Raises LimitError as `value` does."""
+        """Return the value [L] from each pair of a path on. Raises LimitError as `value` does."""
         return self.of(measure, path.end, largest=change.largest).profile(path, _way(change))
 
     def products(self, change: InterventionRef, measure: Measure, pairs: int, *, each: bool) -> int:

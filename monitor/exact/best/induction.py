@@ -7,12 +7,14 @@ section 14.2)
 
     q(a) = sum over y of rho_k(y | x, a) (R(x, a, y) + v(y, o')).
 
-A *lane* (`lanes.py`) determines which decisions are allowed: the best one, the unchanged one (docs/semantics.md,
-section 2.3; docs/semantics.md, section 7 for a stochastic nominal policy), or the one of a given policy. Rules:
+A *lane* (`lanes.py`) determines which decisions are allowed: the best decision, the unchanged decision
+(docs/semantics.md, section 2.3; docs/semantics.md, section 7 for a stochastic nominal policy), or the decision of a
+given policy. Rules:
 
 - Only states that some allowed decision reaches from the first pair have values (`reach`).
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state. There the
-  observed action has a certain outcome, but under other causal models an action with the same row has not.
+  observed action has a certain outcome, while an action with the same row may have another outcome under other causal
+  models.
 - For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). The least or the
   greatest mean within the bounds is used, whether decisions maximise or minimise.
 """
@@ -297,7 +299,7 @@ def is_picked(task: Task, level: int, action: int) -> bool:
 
 
 def stay(task: Task, level: int, state: int, along: int, ahead: Floats, here: Floats) -> None:
-    """Write the values of the state in which the episode has ended: the values ahead, as no decision changes them."""
+    """Write the values of the state in which the episode has ended: the values ahead, which no decision changes."""
     actions = task.options.rewards.shape[1]
     for slot in range(task.plan.used[level]):
         target = task.plan.target[level, slot, task.plan.label_of[state]]

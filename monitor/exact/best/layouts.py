@@ -17,14 +17,14 @@ NEVER = 1 << 62
 """A number of steps that no path has."""
 
 MAX_SLOTS: Final = 500_000
-"""Largest number of slots of one layout, over all levels. Such a layout takes about a second."""
+"""Largest number of slots of one layout, over all levels. Building such a layout takes about a second."""
 MAX_LAYOUTS: Final = 16
-"""Number of cached layouts. A stream needs one for the usual length of its paths, and others for shorter paths at the
-begin of an episode."""
+"""Largest number of cached layouts. A stream needs one layout for the usual length of its paths, and more layouts for
+the shorter paths at the beginning of an episode."""
 
 
 class LayoutNode(NamedTuple):
-    """An obligation of a slot, with its `age`: steps since the intervention state, up to the number that matters."""
+    """An obligation of a slot. `age`: steps since the intervention state, capped at the number that matters."""
 
     obligation: int
     age: int
@@ -110,7 +110,9 @@ class ObligationLayouts:
 
 
 class _Unfolded:
-    """The nodes of paths of any length, level by level. The nodes of a short path are the first levels of a longer one.
+    """The nodes of paths of any length, level by level.
+
+    The nodes of a short path are the first levels of a longer path.
 
     Args:
         layouts: the obligations.

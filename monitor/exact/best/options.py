@@ -12,7 +12,7 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 TIE = 1e-12
-"""Difference of values, relative to the larger of 1 and the best, up to which decisions are equally good."""
+"""Decisions are equally good if their values differ by at most this much, relative to the larger of 1 and the best."""
 
 
 @dataclass(eq=False)
@@ -37,8 +37,9 @@ class Options:
 
 @dataclass(eq=False)
 class Acting:
-    """The n policies that acted: `actions` [n, S] of deterministic policies, `choices` [m, S, A] of stochastic ones.
+    """The n policies that acted.
 
+    `actions` [n, S]: actions of deterministic policies. `choices` [m, S, A]: probabilities of stochastic policies.
     `row` [n]: the index of a policy in `choices`, -1 if the policy is deterministic.
     """
 

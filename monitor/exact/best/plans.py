@@ -12,11 +12,11 @@ from monitor.causal import CounterfactualWorld
 from monitor.exact.best.values import BestValues, Lookback
 
 BRANCHES = 3
-"""Number of next changes that a plan lists, the likeliest ones."""
+"""Largest number of next changes in a plan. The likeliest changes are listed."""
 LEAST = 0.01
 """Least probability of a listed change."""
 BEAM = 64
-"""Number of pairs (state, obligation) that are followed at each step, the likeliest ones."""
+"""Largest number of pairs (state, obligation) followed at each step. The likeliest pairs are followed."""
 
 
 class PlannedChange(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class PlannedChange(msgspec.Struct, frozen=True):
     offset: int
     """Number of steps from this decision to the last pair of the path."""
     state: int
-    """The state at this decision; up to the first change, the observed state."""
+    """The state at this decision. At the first change it is the observed state."""
     taken: int | None
     """The action of the unchanged decision; `null` if it is not yet taken, or if it is random."""
     proposed: int
@@ -37,7 +37,7 @@ class PlannedChange(msgspec.Struct, frozen=True):
     further: float = 0.0
     """Lower bound of the probability that the plan reaches this change and another change after it."""
     then: tuple[PlannedChange, ...] = ()
-    """The likeliest changes after this one, likeliest first."""
+    """The likeliest changes after this change, likeliest first."""
 
 
 class _Node(NamedTuple):

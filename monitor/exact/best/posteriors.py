@@ -17,7 +17,7 @@ from monitor.exact.best.scratch_row import Posteriors
 MOST: Final = 16
 """Largest number of transitions whose rows are cached; other rows are computed each time."""
 MAX_NUMBERS: Final = 4_000_000
-"""Largest number of numbers in the cached rows of one model: 32 MB."""
+"""Largest count of numbers in the cached rows of one model: 32 MB."""
 
 
 class Transitions:
@@ -35,7 +35,7 @@ class Transitions:
         self._slots: OrderedDict[tuple[int, int, int], int] = OrderedDict()
 
     def none(self, levels: int) -> Posteriors:
-        """Return posteriors for a path of `levels` levels none of whose rows are cached."""
+        """Return posteriors without cached rows, for a path of `levels` levels."""
         return Posteriors(self._weights, self._filled, np.full(levels, -1))
 
     def of(self, states: Ints, actions: Ints, outcomes: Ints) -> Posteriors:

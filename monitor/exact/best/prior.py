@@ -1,7 +1,8 @@
 """Values of the best decisions without observations, by backward induction, and the policy of these decisions.
 
 The best decision depends on the state and on the obligation that remains. If several actions are best up to 1e-12, the
-one with the largest probability under the nominal policy is chosen, then the one with the lowest number. Compiled.
+action with the largest probability under the nominal policy is chosen, and among several such actions the action with
+the lowest number. Compiled.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from monitor.exact.best.options import TIE, Options
 from monitor.logic import FALSE, TRUE
 
 MAX_NUMBERS = 20_000_000
-"""Numbers (obligations x states) that the tables of one measure may hold: 160 MB."""
+"""Largest number of values (obligations x states) in the tables of one measure: 160 MB."""
 NO_STATE = -1
-"""Used instead of the state in which the episode has ended, if it has not ended."""
+"""Replaces the state in which the episode has ended, if the episode goes on."""
 INFINITY = float("inf")
 
 Nominal = Callable[[int], Floats]
@@ -67,7 +68,7 @@ class Prior:
         return self._followed[obligation]
 
     def takeover(self, steps: int, obligation: int) -> Floats:
-        """Return the values [S] if the next `steps` decisions are best and the later ones nominal."""
+        """Return the values [S] if the next `steps` decisions are best and the later decisions nominal."""
         if steps <= 0:
             return self._nominal(obligation)
         if steps >= self._layouts.automaton.horizon(obligation):
@@ -79,10 +80,10 @@ class Prior:
         return self._takeovers[steps, obligation]
 
     def _missing(self, steps: int, obligation: int) -> list[tuple[int, int]]:
-        """Return the takeovers (steps, obligation) without values that one takeover needs, itself first.
+        """Return the takeovers (steps, obligation) still to be computed for one takeover, which comes first.
 
-        Each takeover comes before those that it needs. Filling them in reverse order avoids recursion, which would
-        exceed Python's stack for many steps.
+        Each takeover comes before the takeovers that it needs. Filling them in reverse order avoids recursion, which
+        would exceed Python's stack for many steps.
         """
         missing, found = [(steps, obligation)], {(steps, obligation)}
         for left, each in missing:

@@ -4,9 +4,9 @@ The degree of a decision is 1 / m. Here m is the size of the smallest set of dec
 is minimal: the best change of the set meets the goal, and the best change of a proper subset does not
 (docs/semantics.md, section 14.4).
 
-Up to the first decision of a set the path is the observed one. So the value of a set with first decision j follows from
-the values of the actions at j in the lane of the set's later decisions. For n decisions, sets of size m need the lanes
-of all sets of size m - 1: about n^(m - 1) / (m - 1)! numbers for each state.
+Up to the first decision of a set the path is the observed path. So the value of a set with first decision j follows
+from the values of the actions at j in the lane of the set's later decisions. For n decisions, sets of size m need the
+lanes of all sets of size m - 1: about n^(m - 1) / (m - 1)! numbers for each state.
 """
 
 from __future__ import annotations

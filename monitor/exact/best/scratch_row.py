@@ -1,8 +1,8 @@
 """One row of the backward pass, given the observed transition of its level. Compiled.
 
-The closed form and its bounds are those of `monitor.causal.row`. All successors that are not in the observed row share
-one term of the closed form, so this term is computed once. A row that shares no successor with the observed row does
-not change (locality).
+The closed form and its bounds are described in `monitor.causal.row`. All successors that are not in the observed row
+share one term of the closed form, so this term is computed once. A row that shares no successor with the observed row
+does not change (locality).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def prepare(
         level: index of the observed pair on the path.
         state, action: the pair.
         outcome: the observed successor, -1 if none was observed.
-        certain: whether the pair is the observed one. Then its successor is `outcome` in every causal model.
+        certain: whether the pair is the observed pair. If so, its successor is `outcome` in every causal model.
         kind: EXACT, ANY or STABLE.
         row: overwritten, except `observed`.
     """

@@ -30,10 +30,10 @@ from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
 FRAMES: Final = 16
-"""Number of cached frames. A stream needs one for the usual length of its paths, and others for shorter paths at the
-begin of an episode."""
+"""Largest number of cached frames. A stream needs one frame for the usual length of its paths, and more frames for the
+shorter paths at the beginning of an episode."""
 FEW_NUMBERS: Final = 1 << 16
-"""Largest number of numbers in a cached frame."""
+"""Largest count of numbers in a cached frame."""
 MAX_PRODUCTS: Final = 2_000_000_000
 """Largest number of multiplications of one pass for all offsets: one for each obligation, lane and row entry."""
 
@@ -43,7 +43,8 @@ class Observed(NamedTuple):
 
     `end`: the state in which the episode has ended; None if the episode continues, or if this state is absorbing
     anyway. `acted`: the policy that acted at each pair; empty if the nominal policy acted. `repeats`: whether an
-    unchanged decision takes the observed action in every state in which it is available, not only in the observed one.
+    unchanged decision takes the observed action in every state in which it is available, not only in the observed
+    state.
     """
 
     states: Ints
@@ -151,7 +152,7 @@ class BestValues:
         return float(found.values[0, lane])
 
     def profile(self, path: Observed, way: Way) -> Floats:
-        """Return the Gumbel-Max values [L], from each pair on, with decisions made in one way. Uses a single pass."""
+        """Return the Gumbel-Max values [L], from each pair on, with decisions made in one way. One pass is enough."""
         found, (lane,) = self._decided(path, (_possible(way, path),), each=True)
         return found.begun[:, lane]
 
@@ -166,7 +167,7 @@ class BestValues:
     def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
         """Return the bounds, lowest first, of the best decisions over a class of causal models (ANY or STABLE).
 
-        One is the best value that is guaranteed, the other the best value that is possible.
+        One bound is the best value that is guaranteed. The other is the best value that is possible.
         """
         low, high = (self.bound(path, way, kind, greatest=greatest) for greatest in (False, True))
         return low, high
@@ -177,9 +178,9 @@ class BestValues:
         return float(found.values[0, lane])
 
     def everywhere(self, way: Way) -> Floats:
-        """Return the value [S] in every state, on the path of this state alone.
+        """Return the value [S] in every state, on a path that consists of this state.
 
-        The action is not yet taken there. So the path has one decision, and at most one can be changed.
+        The path has one decision, which is not yet made, so at most one decision can be changed.
         """
         steps = min(way.changes, 1) if way.kind == "few" else way.until
         return self._prior.takeover(steps, self._layouts.automaton.start).copy()
@@ -197,7 +198,7 @@ class BestValues:
     def _plan_values(self, path: Observed, most: int, *, whole: bool) -> tuple[PlanValues, list[int], Pass]:
         """Return the values, the lane of each number of changes, and the pass.
 
-        `whole`: whether the pass keeps the decisions in all states, not only those on the path.
+        `whole`: whether the pass keeps the decisions in all states, not only the decisions on the path.
         """
         found, (best, optimal, *few) = self._decided(path, _outlook_ways(most), whole=whole)
         values = found.values[0]
@@ -211,10 +212,10 @@ class BestValues:
         return plan_values, few, found
 
     def _first_changes(self, path: Observed, found: Pass, lanes: list[int]) -> Iterator[FirstChange | None]:
-        """Yield, for each lane, the first decision on the observed path that a better action replaces; None if none.
+        """Yield for each lane the first decision that a better action replaces; None if there is no such decision.
 
-        Before this decision the counterfactual path is the observed one. `lanes`: lanes of 1, 2, ... changes, each
-        after the lane with one change less. Among equally good actions the lowest-numbered one is proposed.
+        Before this decision the counterfactual path equals the observed path. `lanes`: lanes of 1, 2, ... changes, each
+        after the lane with one change less. Among equally good actions the action with the lowest number is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0
         held, changed = sign * found.held[:, lanes], sign * found.actions[:, :, [lane - 1 for lane in lanes]]
@@ -247,7 +248,7 @@ class BestValues:
             lanes: ways to decide.
             kind: EXACT, ANY or STABLE.
             greatest: for ANY and STABLE, whether means are as large as possible.
-            whole: whether to keep the decisions in all states, not only those on the path.
+            whole: whether to keep the decisions in all states, not only the decisions on the path.
 
         Raises:
             LimitError: the pass would need too much memory.
@@ -456,5 +457,5 @@ def _outlook_ways(most: int) -> tuple[Way, ...]:
 
 
 def _possible(way: Way, path: Observed) -> Way:
-    """Limit the changes of a way to the number of decisions on the path. More would only cost memory."""
+    """Limit the changes of a way to the number of decisions on the path. More changes would only cost memory."""
     return way._replace(changes=min(way.changes, len(path.states)))

@@ -4,7 +4,7 @@ The value from a start point has two parts. One is the value accumulated so far.
 of weight times the value of the node's obligation in its state (docs/semantics.md, section 6.1). Rules for the value of
 an obligation:
 
-- The outcome of the last action is not observed, so from the last pair on rows are those of the model.
+- The outcome of the last action is not observed, so from the last pair on the rows of the model apply.
 - Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state
   (docs/semantics.md, section 7).
@@ -145,7 +145,7 @@ def push_all(
 ) -> tuple[int, int]:
     """Observe the pairs from pair `done` on, and write the answers after each pair into `values` [n, starts].
 
-    Return the number of pairs done, and a status. `plan` [n]: the action for each pair (SKIP); if it is empty, every
+    Return the number of pairs done, and a status. `plan` [n]: bits for each pair (see SKIP); if it is empty, every
     pair is observed and answered. If `values` has the shape [0, starts], no answers are written.
     """
     for n in range(done, len(states)):

@@ -15,7 +15,7 @@ OFFSETS, NODES, EDGES = range(3)
 """Parts of `Levels`: `first_node` and `edge_count`, the arrays of nodes, `edges`."""
 
 MAX_LEVELS = 8_000_000
-"""Limit on the nodes, and on the edges between them, of bounds over one path: at most 320 MB and 256 MB."""
+"""Largest number of nodes, and of edges between them, for bounds over one path: 320 MB and 256 MB."""
 
 INITIAL_NODES = 64
 """Nodes and edges that fit into a workspace before it grows."""
@@ -35,13 +35,13 @@ def too_long(count: str) -> str:
 class Workspace:
     """Working memory of a step, shared by all forward weights of a model of `states` states.
 
-    `state_stamp`, `state_node` [S]: the node of a state in the current column, valid if the stamp is the current one.
-    `observed_stamp` [S] (empty unless `share_prior_rows`, see `Dynamics`): marks the successors of the observed pair in
-    the same way. `edge_lists` [columns, 3]: stamp, first and last edge into a column. `edges` [n, 5]: source node, row,
-    first and last (exclusive) start, next edge into the same column. `column` to `accumulated`: the next weights, with
-    nodes in the order in which they were found. `by_state`: the order of these nodes by state; `keys`: keys for sorting
-    them. `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow, because old stamps
-    must not become valid again. `missing` [2]: see `codes.py`.
+    `state_stamp`, `state_node` [S]: the node of a state in the current column, valid if the stamp equals the current
+    stamp. `observed_stamp` [S] (empty unless `share_prior_rows`, see `Dynamics`): marks the successors of the observed
+    pair in the same way. `edge_lists` [columns, 3]: stamp, first and last edge into a column. `edges` [n, 5]: source
+    node, row, first and last (exclusive) start, next edge into the same column. `column` to `accumulated`: the next
+    weights, with nodes in the order in which they were found. `by_state`: the order of these nodes by state; `keys`:
+    keys for sorting them. `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow,
+    because old stamps must not become valid again. `missing` [2]: see `codes.py`.
     """
 
     def __init__(self, states: int, *, share_prior_rows: bool = False) -> None:

@@ -10,8 +10,8 @@ Here p is the row under which the transition s, a -> s_next of the step was obse
 
 - Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
 - The same state, action and model as observed lead to the observed successor with certainty.
-- Without an observation (s_next = -1) a row is that of the model.
-- Otherwise it is the closed form, or bounds over causal models (docs/semantics.md, section 6.3).
+- Without an observation (s_next = -1) the row is the row of the model.
+- Otherwise the row is the closed form, or bounds over causal models (docs/semantics.md, section 6.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
   closed form (docs/semantics.md, section 7).
 
@@ -36,8 +36,8 @@ class Dynamics:
     """The policies in force and the rows of the model, up to the last observed pair.
 
     `counterfactual_row_*`, `observed_row_*`: the rows of the counterfactual and of the observed world, both CSR;
-    `same_model`: whether both are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the
-    counterfactual world, and the part of the reward that depends on the successor.
+    `same_model`: whether both worlds have the same rows. `rewards` [S, A] and `transition_rewards` [N] (or empty): the
+    reward of the counterfactual world, and the part of the reward that depends on the successor.
 
     The law has H phases. `phase_begin` [H]: the first offset of each phase. `is_nominal` [H]: whether the phase has no
     intervention. `stochastic` [H]: whether the policy in force is stochastic. `policy_actions` [H, S]: actions of
@@ -128,7 +128,7 @@ def append_rows(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int,
     if s_next >= 0:
         hold_observed(dynamics, table, s * dynamics.rewards.shape[1] + a)
     if dynamics.is_nominal[phase] and state == s:
-        # There is no intervention here, so the action is the observed one, even if the nominal policy never takes it.
+        # There is no intervention here, so the observed action is taken, even if the nominal policy never takes it.
         return append_row(dynamics, table, s, a, s_next, state, a, 1.0, table.row_count)
     if not dynamics.stochastic[phase]:
         action = dynamics.policy_actions[phase, state]
@@ -174,7 +174,7 @@ def append_row(
         table.row_count += 1
     reward = dynamics.rewards[state, action]
     if dynamics.same_model and state == s and action == a:
-        # State, action and model are the observed ones, so the successor is too, under every causal model.
+        # State, action and model are as observed, so the successor is as observed too, under every causal model.
         for k in range(first, end if rewarded else first):
             if dynamics.counterfactual_row_successors[k] == s_next:
                 reward += dynamics.transition_rewards[k]

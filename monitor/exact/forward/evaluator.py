@@ -3,9 +3,8 @@
 An `Evaluator` calls the loops. If a loop reports that an array is full or a value is missing, the evaluator grows the
 array or computes the value. Rules:
 
-- Nothing is computed before a path needs it: offsets of the automaton, rows of the chain and vectors of values are
-  added when a loop stops for lack of them; then the loop is called again. Each call makes progress or raises
-  LimitError.
+- Offsets of the automaton, rows of the chain and vectors of values are added only when a loop stops because it needs
+  them. Then the loop is called again. Each call makes progress or raises LimitError.
 - The row table may be cleared once in a query. If the query needs more rows than the limit, the table then grows beyond
   the limit (`RowTable.grow`).
 - A model may be too large for vectors over all states (`lazy`). Then the loops only advance the weights. Python code
@@ -79,7 +78,7 @@ def dynamics(nominal: Law, law: Law, *, merge_actions: bool) -> Dynamics:
 
 
 def _choices(tables: list[PolicyTable], model: MDP) -> Floats:
-    """Return the probabilities [H, S, A] of H tables; those of a single stochastic table are not copied."""
+    """Return the probabilities [H, S, A] of H tables; the array of a single stochastic table is not copied."""
     if len(tables) == 1:
         return _stack([table.probabilities for table in tables])
     rows = [[table.distribution(s, model.actions) for s in range(model.states)] for table in tables]
@@ -127,7 +126,7 @@ class Evaluator:
         )
         self._contexts: dict[int, Context] = {}
         self._offsets = 0
-        """Offsets for which there are transitions, and indices of vectors."""
+        """Number of offsets that have transitions and indices of vectors."""
         self._cleared = False
         self.lazy = not value_table.law.explicit  # compiled code reads only rows that the model stores explicitly
 
@@ -145,9 +144,9 @@ class Evaluator:
             self._write_answers(forward, forward.values)
 
     def push_all(self, forward: ForwardBuffers, pairs: Pairs, values: Floats | None = None, plan: Ints = _ALL) -> None:
-        """Observe pairs (states and actions [n]). Write the answers after each into `values` [n, starts], if given.
+        """Observe pairs (states and actions [n]). If `values` is given, write the answers after each pair into it.
 
-        `plan` [n]: what to do with each pair, as in `answers.push_all`; ignored if `lazy` is True.
+        `values`: [n, starts]. `plan` [n]: bits for each pair, as in `answers.push_all`; ignored if `lazy` is True.
         """
         states, actions = pairs
         context, done = self._fit(forward, len(states)), 0
@@ -244,7 +243,7 @@ class Evaluator:
                 self._compute_values(first, self.unrolled.obligations[second][first])
             except LimitError:
                 if forward is not None:
-                    forward.unanswered = False  # the pair was observed, so the next call observes a new one
+                    forward.unanswered = False  # the pair was observed, so the next call observes a new pair
                 raise
 
     def _compute_values(self, offset: int, obligation: int) -> None:

@@ -135,7 +135,7 @@ def transition_at(problem: IntervalProblem, offset: int, column: int, state: int
 
 
 def is_certain(problem: IntervalProblem, seen: Observed, state: int, action: int) -> bool:
-    """Return whether pair and model are the observed ones, so that the successor is the observed one too."""
+    """Return whether the pair and the model are as observed, so that the successor is as observed too."""
     s, a, s_next, _ = seen
     return s_next >= 0 and state == s and action == a and problem.dynamics.same_model
 
@@ -177,7 +177,7 @@ def pair_values(
 
 
 def spread(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes, following: Bytes) -> None:
-    """Mark in `following` [columns, S] all nodes of the next offset that can be reached from those in `reached`."""
+    """Mark in `following` [columns, S] all nodes of the next offset that can be reached from the nodes in `reached`."""
     _, _, s_next, _ = seen
     choice = problem.choice
     for column in range(reached.shape[0]):

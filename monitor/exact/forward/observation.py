@@ -9,7 +9,7 @@ column's obligation remaining. The weights of all starts are adjacent in memory,
 starts. Rules:
 
 - A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
-  starts), listed by the column they lead to. `push_rows` pushes the weights along the rows of those edges.
+  starts), listed by the column to which they lead. `push_rows` pushes the weights along the rows of these edges.
 - Weight that reaches TRUE is accumulated and leaves the nodes. Expected reward is accumulated too. Weight that reaches
   FALSE is dropped.
 - Sums have a fixed order: by phase, column and state of the source, then by action. Nodes ascend by column and state.

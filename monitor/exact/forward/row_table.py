@@ -29,8 +29,8 @@ FULL = -1
 """Returned in place of an index if an array of the table is full."""
 
 MAX_SUCCESSORS = 4_000_000
-"""Number of successors in all tables of one model beyond which a table is cleared: 64 to 96 MB. A single query that
-needs more space gets it."""
+"""If the tables of one model have more successors than this (64 to 96 MB), a table is cleared. A single query may need
+more space, and gets it."""
 
 INITIAL_SIZES = 64, 256, 256, 2048
 """Observed transitions, entries, rows and successors that fit before a table grows."""
@@ -56,7 +56,7 @@ class RowTable:
     of a row of bounds, `lower` and `upper` have the bounds of the probability without the weight, and
     `successor_reward` has the part of the reward that depends on the successor; `reward` is then without this part.
     `observed_count`, `entry_count`, `row_count`, `successor_count`: the numbers in use. `computed`: number of
-    counterfactual rows computed so far, including those cleared.
+    counterfactual rows computed so far, including cleared rows.
 
     The other fields are working memory for the next row. `observed` [S]: the row of the observed pair `held` (-1: none)
     as a dense vector. `place` [S]: the position of a state in `successors`, valid only if it lies within the last row
@@ -128,7 +128,7 @@ class RowTables:
 
 
 def _hash_table(keys: int) -> tuple[Ints, Ints]:
-    """Return the keys and values of an empty hash table that `keys` keys fill up to one half."""
+    """Return the keys and values of an empty hash table that is at most half full with `keys` keys."""
     slots = 2 << (keys - 1).bit_length()
     return np.full(slots, -1, dtype=np.int64), np.zeros(slots, dtype=np.int64)
 

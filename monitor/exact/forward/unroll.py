@@ -9,7 +9,7 @@ Most formulas need a single column. Rules:
 - An obligation at an offset is in exactly one column. The start is at offset 0 of column 0.
 - A successor stays in the column of its predecessor if this column is free at the next offset. Otherwise it takes the
   first free column. So the layout depends on the automaton alone, not on the calls that unrolled it. Sums over columns
-  therefore have the same order, and the same last bit.
+  therefore have the same order, and the same bits.
 - Unrolling stops at the horizon, where no obligation is left.
 
 See docs/semantics.md, section 6.1 (obligations).
@@ -87,7 +87,10 @@ class Unrolled:
         return label_sets
 
     def _add_transitions(self, offset: int, column: int, label_sets: list[int]) -> None:
-        """Add the transitions of one obligation, one for each label; merge equal ones with the previous offset's."""
+        """Add a transition of one obligation for each label.
+
+        A transition is merged with an equal one of the offset before.
+        """
         obligation = self.obligations[column][offset]
         rewarded = int(self.automaton.rewards(obligation))
         for label, label_set in enumerate(label_sets):
