@@ -26,6 +26,10 @@ FORECASTS: Final = (
     "forecast of the event. All intervals are 99 %, with episodes as what varies."
 )
 CLASSES: Final = "Reliability: the frequency of the event for forecasts in each tenth"
+RELIABLE: Final = (
+    "Mean forecast beside what happened. Not judged: over half of the forecast comes from states or actions that were "
+    "never recorded in the other episodes. The event is assumed there, so this is no forecast by the model."
+)
 PAST: Final = (
     "Does the past help to predict the next state, beyond state and action? A difference above 0.01 nats and three "
     "standard errors counts. Power: the information that such a history must hold, in nats a step, for the test to "
@@ -50,7 +54,7 @@ def verdict(found: Assessment) -> list[str]:
     past = _past(found.past) if found.past else ""
     parts += [past] if past and not any(each.startswith(NOT_MARKOV) for each in found.problems) else []
     parts += [f"Not judged: {each}." for each in found.unjudged]
-    return [" ".join(parts), *found.problems]
+    return [" ".join(parts), *found.reasons]
 
 
 def say_verdict(name: str, found: Assessment) -> None:
@@ -99,12 +103,12 @@ def _sections(found: Assessment) -> list[Section]:
                      "less loss", "than one that knows ends", "judgement")  # fmt: skip
         sections.append((RELIABILITY, FORECASTS, head, [_skill_row(each) for each in found.skills]))
         rows: list[Row] = [
-            (str(each.horizon), f"{one.count:,}", f"{one.said:.1%}", _with(one.happened, percent=True))
+            (str(each.horizon), f"{one.count:,}", f"{one.said:.1%}", _with(one.happened, percent=True), judged)
             for each in found.skills
-            for one in each.classes
+            for one, judged in [*((one, "judged") for one in each.classes), (each.assumed, "not judged")]
+            if one is not None
         ]
-        head = ("within", "forecasts", "said", "happened")
-        sections.append((CLASSES, "Mean forecast beside what happened.", head, rows))
+        sections.append((CLASSES, RELIABLE, ("within", "forecasts", "said", "happened", ""), rows))
     if found.alarms is not None:
         sections.append((LEADS, found.alarms.measured.candidate.text, ("what", "number"), _alarm_rows(found)))
     if found.past:
@@ -124,11 +128,17 @@ def _refusal(one: ForecastSkill | None) -> str:
 
 def _forecasts(one: ForecastSkill, of: str) -> str:
     right = "were right" if one.calibrated else "were WRONG"
+    apart = ""
+    if one.assumed is not None:
+        apart = (
+            f" {one.assumed.count:,} further forecasts are not judged: they rest mostly on what was never recorded, "
+            f"and assume the event there ({one.assumed.said:.1%} on average)."
+        )
     return (
         f"Forecasts of '{one.label}' within {one.horizon} steps {right}: on average they said {one.said:.1%}, and it "
         f"happened after {_with(one.happened, percent=True)} of them, {one.count:,} forecasts on {one.episodes:,} "
         f"{of}, {one.eventful:,} of which had the event (Brier score {one.brier:.3f}; always saying the base rate: "
-        f"{one.base_brier:.3f})."
+        f"{one.base_brier:.3f}).{apart}"
     )
 
 

@@ -77,8 +77,9 @@ class CandidateAbstraction:
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]."""
         chain, after = self._chain
-        said, ends = (chain.forecasts(each, horizon)[after] for each in (self._model.labels[label], chain.states.ended))
-        return ForecastSet(said, chain.total[after].astype(np.float64), ends)
+        holds = self._model.labels[label]
+        said, ends = (chain.forecasts(each, horizon)[after] for each in (holds, chain.states.ended))
+        return ForecastSet(said, chain.total[after].astype(np.float64), ends, chain.assumed(holds, horizon)[after])
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
         """Return the largest gain of a history in nats a step, and the problems of the abstraction."""
@@ -147,10 +148,15 @@ def chosen(table: Sequence[Scored]) -> Scored:
     """Return the best candidate.
 
     It is one of the candidates within one standard error of the lowest score. Among them, the first criterion is to be
-    good enough, the second to be a table (whose values need no sampling), the third to have few states.
+    good enough, the second to be a table (whose values need no sampling), the third to have few problems, the fourth to
+    have few states.
     """
     near = (each for each in table if each.excess <= each.error)
-    return min(near, key=lambda each: (bool(each.problems), each.states is None, each.states or 0, each.score))
+
+    def order(each: Scored) -> tuple[bool, bool, int, int, float]:
+        return bool(each.problems), each.states is None, len(each.problems), each.states or 0, each.score
+
+    return min(near, key=order)
 
 
 def _forecast(

@@ -80,12 +80,14 @@ class CrossFitted(CandidateAbstraction):
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not forecast."""
         assert isinstance(self.holdout, Collected)
-        said, support, ends = np.full((3, len(self.holdout.every().path)), np.nan)
+        said, support, ends, assumed = np.full((4, len(self.holdout.every().path)), np.nan)
+        holds = self._model.labels[label]
         for mine, chain, after in self._chains:
-            said[mine] = chain.forecasts(self._model.labels[label], horizon)[after]
+            said[mine] = chain.forecasts(holds, horizon)[after]
+            assumed[mine] = chain.assumed(holds, horizon)[after]
             ends[mine] = chain.forecasts(chain.states.ended, horizon)[after]
             support[mine] = chain.total[after]
-        return ForecastSet(said, support, ends)
+        return ForecastSet(said, support, ends, assumed)
 
 
 def folds_of(paths: Ints, seed: int) -> Ints:
@@ -129,6 +131,5 @@ class ForecastJudge:
             of = of_ends(happened[known], ended[known])
             rules[:, fold == number] = np.array([[happened[known].mean()], [of], [ended[known].mean()]])
         base, of, ends_base = rules[:, use]
-        ends = None if made.ends is None else made.ends[use]
         events = Events(happened[use], paths[use], base, of, ends_base)
-        return skill((label, horizon), ForecastSet(made.said[use], made.support[use], ends), events)
+        return skill((label, horizon), made[use], events)

@@ -125,7 +125,7 @@ class Replay:
     _newest: dict[str, tuple[object, int, int]] = field(default_factory=dict)
     _places: dict[tuple[str, object, int], tuple[int, int]] = field(default_factory=dict)
     _alarms: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
-    _values: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
+    _values: dict[str, dict[tuple[int, int], tuple[float, float]]] = field(default_factory=dict)
 
     def take(self, observations: Iterable[tuple[Observation, Instant]]) -> None:
         """Take steps in the order of their arrival. Steps that arrive twice or late are left out."""
@@ -159,7 +159,9 @@ class Replay:
             case Judged(formula=name, verdict=verdict) if name.startswith(FORECAST) and verdict.value is not None:
                 place = self._places.get((notice.agent, notice.episode, notice.seq))
                 if place is not None:
-                    self._values.setdefault(name, {})[place] = verdict.value
+                    (quantity,) = verdict.quantities
+                    best = verdict.value if quantity.extremes is None else quantity.extremes[1]
+                    self._values.setdefault(name, {})[place] = verdict.value, best
             case Alert(formula=name, state="firing"):
                 place = self._places.get((notice.agent, notice.episode, notice.fired.seq))
                 if place is not None:
@@ -195,15 +197,10 @@ class Replay:
     def skill(self, event: Event, unsafe: Bools) -> ForecastSkill:
         """Return the skill of the forecasts of an event."""
         values = self._values.get(query_name(event), {})
-        said = np.array(
-            [
-                1 - values.get((number, place), np.nan)
-                for number, steps in enumerate(self.paths)
-                for place in range(1, len(steps))
-            ],
-            np.float64,
-        )
-        made = ForecastSet(said, np.full(len(said), EXACT))
+        nothing = np.nan, np.nan
+        steps = [(number, place) for number, each in enumerate(self.paths) for place in range(1, len(each))]
+        safe, at_best = np.array([values.get(each, nothing) for each in steps], np.float64).reshape(-1, 2).T
+        made = ForecastSet(1 - safe, np.full(len(steps), EXACT), assumed=at_best - safe)
         judge = ForecastJudge(
             lambda _label, _horizon: made, outcomes_of(self.recorded_paths(), unsafe), [event.name], np.zeros_like
         )
