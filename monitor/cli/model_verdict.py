@@ -157,7 +157,7 @@ def _alarms(rates: AlarmRates, day: float | None) -> str:
     scale, unit = (1000.0, "in 1,000 steps") if day is None else (day, "a day")
     said = (
         f"Expect {_with(rates.alarms, scale)} alarms {unit}, {_with(rates.false, scale)} of them false "
-        f"(measured: {found.alarms:,} in {found.steps:,} steps of {len(found.paths):,} episodes)"
+        f"(measured: {found.alarms:,} in {found.steps:,} steps of {len(found.episodes):,} episodes)"
     )
     if not found.events:
         return f"{said}; no event came, so that an alarm precedes one is not shown."
@@ -216,7 +216,7 @@ def _alarm_rows(found: Assessment) -> list[Row]:
     rates, counts = found.alarms, found.alarms.measured
     scale, unit = (1000.0, "in 1,000 steps") if found.day is None else (found.day, "a day")
     return [
-        ("steps, episodes", f"{counts.steps:,}, {len(counts.paths):,}"),
+        ("steps, episodes", f"{counts.steps:,}, {len(counts.episodes):,}"),
         ("alarms", f"{counts.alarms:,}; {_with(rates.alarms, scale)} {unit}"),
         ("of them true: the event followed within the horizon", f"{counts.alarms - counts.false:,}"),
         ("of them false", f"{counts.false:,}; {_with(rates.false, scale)} {unit}"),

@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.forecast_skill import Events, ForecastSet, ForecastSkill, of_ends, skill
-from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
+from monitor.authoring.learning.holdout import HELD, HeldOut, Holdout, held_out, in_order
 from monitor.authoring.learning.model_report import Chain
 from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.recorded_steps import Steps
@@ -45,14 +45,12 @@ class Collected(Holdout):
         super().add(steps)
         self.outcomes.add(steps)
         if self._size < HELD:
-            self._every.append(HeldOut(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
+            self._every.append(HeldOut.of(steps, slice(None)))
             self._size += len(steps.state)
 
     def every(self) -> HeldOut:
         """Return all kept transitions, one path after another."""
-        joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._every)]) for name in FIELDS]
-        order = np.argsort(joined[-1], kind="stable")
-        return HeldOut(*(values[order] for values in joined))
+        return in_order(self._every)
 
 
 @dataclass
@@ -131,5 +129,5 @@ class ForecastJudge:
             of = of_ends(happened[known], ended[known])
             rules[:, fold == number] = np.array([[happened[known].mean()], [of], [ended[known].mean()]])
         base, of, ends_base = rules[:, use]
-        events = Events(happened[use], paths[use], base, of, ends_base)
+        events = Events(happened[use], self.outcomes.episodes()[use], base, of, ends_base)
         return skill((label, horizon), made[use], events)

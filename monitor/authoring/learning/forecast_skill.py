@@ -155,7 +155,7 @@ class Events:
 
     Attributes:
         happened: whether the event happened within the horizon.
-        paths: episode of each step.
+        episodes: episode of each step.
         base: the base rate, computed from other episodes than the step's.
         of_ends: fraction of ends within the horizon that have the event, computed likewise; NaN if ends say nothing
             about the event.
@@ -163,14 +163,16 @@ class Events:
     """
 
     happened: Bools
-    paths: Ints
+    episodes: Ints
     base: Floats
     of_ends: Floats
     ends_base: Floats
 
     def __getitem__(self, rows: Bools) -> Events:
         """Return some of the outcomes."""
-        return Events(self.happened[rows], self.paths[rows], self.base[rows], self.of_ends[rows], self.ends_base[rows])
+        return Events(
+            self.happened[rows], self.episodes[rows], self.base[rows], self.of_ends[rows], self.ends_base[rows]
+        )
 
 
 def skill(what: tuple[str, int], forecasts: ForecastSet, events: Events) -> ForecastSkill:
@@ -180,39 +182,39 @@ def skill(what: tuple[str, int], forecasts: ForecastSet, events: Events) -> Fore
         found = ForecastClass(
             int(apart.sum()),
             float(forecasts.said[apart].mean()),
-            frequency(events.happened[apart], events.paths[apart]),
+            frequency(events.happened[apart], events.episodes[apart]),
         )
         return replace(skill(what, forecasts[~apart], events[~apart]), assumed=found)
-    happened, paths = events.happened, events.paths
+    happened, episodes = events.happened, events.episodes
     if not len(happened):
-        nothing = mean(np.zeros(0), paths)
+        nothing = mean(np.zeros(0), episodes)
         return ForecastSkill(*what, 0, 0, 0, np.nan, nothing, np.nan, np.nan, np.nan, nothing, None, ())
     score = log_score(smoothed(forecasts.said, forecasts.support, events.base), happened)
     base = log_score(events.base, happened)
     end_gain = None
     if forecasts.ends is not None and not np.isnan(events.of_ends).any():
         rule = smoothed(forecasts.ends, forecasts.support, events.ends_base) * events.of_ends
-        end_gain = _relative(score, log_score(rule, happened), paths)
+        end_gain = _relative(score, log_score(rule, happened), episodes)
     return ForecastSkill(
         *what,
         count=len(happened),
-        episodes=len(np.unique(paths)),
-        eventful=len(np.unique(paths[happened])),
+        episodes=len(np.unique(episodes)),
+        eventful=len(np.unique(episodes[happened])),
         said=float(forecasts.said.mean()),
-        happened=frequency(happened, paths),
+        happened=frequency(happened, episodes),
         base=float(events.base.mean()),
         brier=float(((forecasts.said - happened) ** 2).mean()),
         base_brier=float(((events.base - happened) ** 2).mean()),
-        log_gain=_relative(score, base, paths),
+        log_gain=_relative(score, base, episodes),
         end_gain=end_gain,
-        classes=_classes(forecasts.said, happened, paths),
+        classes=_classes(forecasts.said, happened, episodes),
     )
 
 
-def _relative(score: Floats, rule: Floats, paths: Ints) -> Estimate:
+def _relative(score: Floats, rule: Floats, episodes: Ints) -> Estimate:
     """Return the fraction of a rule's loss that the forecasts remove. The interval treats the rule's loss as exact."""
     loss = -float(rule.mean())
-    return mean((score - rule) / loss if loss else score - rule, paths)
+    return mean((score - rule) / loss if loss else score - rule, episodes)
 
 
 def of_ends(happened: Bools, ended: Bools) -> float:
@@ -237,10 +239,12 @@ def log_score(said: Floats, happened: Bools) -> Floats:
     return np.asarray(np.log(np.maximum(np.where(happened, said, 1 - said), LEAST)))
 
 
-def _classes(said: Floats, happened: Bools, paths: Ints) -> tuple[ForecastClass, ...]:
+def _classes(said: Floats, happened: Bools, episodes: Ints) -> tuple[ForecastClass, ...]:
     tenth = np.minimum((said * CLASSES).astype(np.int64), CLASSES - 1)
     found = []
     for number in np.unique(tenth).tolist():
         here = tenth == number
-        found.append(ForecastClass(int(here.sum()), float(said[here].mean()), frequency(happened[here], paths[here])))
+        found.append(
+            ForecastClass(int(here.sum()), float(said[here].mean()), frequency(happened[here], episodes[here]))
+        )
     return tuple(found)

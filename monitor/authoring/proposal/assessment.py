@@ -45,7 +45,7 @@ class AlarmRates:
         return ratio(self._counts(part), self._counts(whole))
 
     def _counts(self, name: str) -> Floats:
-        return np.array([getattr(path, name) for path in self.measured.paths], np.float64)
+        return np.array([getattr(path, name) for path in self.measured.episodes], np.float64)
 
 
 @dataclass(frozen=True)

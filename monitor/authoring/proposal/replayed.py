@@ -111,6 +111,7 @@ class Replay:
         read: returns the model's own state for an observation; raises InputError.
         states: states of all steps so far.
         paths: indices in `states` of the steps of each path.
+        episodes: number of the episode of each path.
         refused: number of messages whose state or action the model does not have.
         times: times of the first and of the last step, in seconds since the epoch.
     """
@@ -119,6 +120,7 @@ class Replay:
     read: Callable[[Observation], object]
     states: list[object] = field(default_factory=list)
     paths: list[list[int]] = field(default_factory=list)
+    episodes: list[int] = field(default_factory=list)
     ended: dict[int, bool] = field(default_factory=dict)
     refused: int = 0
     times: tuple[float, float] | None = None
@@ -145,6 +147,7 @@ class Replay:
             self.refused += 1
             return False
         if episode != step.episode or step.seq != seq + 1:
+            self.episodes.append(self.episodes[path] if episode == step.episode else len(self.paths))
             path = len(self.paths)
             self.paths.append([])
         self.paths[path].append(len(self.states))
@@ -179,7 +182,7 @@ class Replay:
     def recorded_paths(self) -> list[RecordedPath]:
         """Return the paths. The number of a step serves as its state."""
         return [
-            RecordedPath(np.array(steps), np.zeros(len(steps) - 1, np.int64), self.ended[number])
+            RecordedPath(np.array(steps), np.zeros(len(steps) - 1, np.int64), self.ended[number], self.episodes[number])
             for number, steps in enumerate(self.paths)
         ]
 

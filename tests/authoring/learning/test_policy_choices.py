@@ -101,7 +101,8 @@ def test_bins_at_the_changes_are_tried_and_do_not_mix_choices() -> None:
 
 def test_choices_that_are_not_known_are_not_counted() -> None:
     rows = RowBatch({"x": np.array([0, 0, 0, 1])}, 1, "rows")
-    choices = PolicyChoices(rows, {"nominal": np.array([0, -1, 0, 1]), "other": np.zeros(4)}, frozenset({"nominal"}))
+    actions = {"nominal": np.array([0, -1, 0, 1]), "estimate": np.arange(4)}
+    choices = PolicyChoices(rows, actions, frozenset({"nominal"}))
     assert choices.mixed(Numbering("index", ("x",))) == {"nominal": 0.0}
 
 
