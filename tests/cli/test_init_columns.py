@@ -212,7 +212,7 @@ def test_codes_of_missing_values_are_shown_and_may_be_corrected(
     assert found.reading_lines() == [
         "missing: # values that stand for missing ones; [] for none",
         "  level: [-999] # read as empty cells; the others are 0 to 8",
-        "# Far outside the others, and read as they are; if they are errors, add them under missing:",
+        "# Far outside the others or rare, and read as they are; if they are errors, add them under missing:",
         "#   level: [-999, 500] # 2 rows; the others are 0 to 8",
     ]
     found.show()

@@ -155,7 +155,7 @@ def proposed(
     settled: Mapping[str, tuple[Role, ...]],
     closed: Collection[Role] = (),
     *,
-    computed: bool = False,
+    computed: Collection[str] | None = None,
     time_limit: int | None = None,
     by_state: bool = False,
     unsafe: Collection[str] = (),
@@ -167,13 +167,14 @@ def proposed(
         head: the first rows.
         settled: column -> roles that the user gave; no roles: the column is left out.
         closed: roles that no other column can have.
-        computed: True if a function computes the states from all columns, so that no column is a state by itself.
+        computed: columns from which a function computes the states, so that no column is a state by itself; None: there
+            is no function.
         time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
         by_state: True if end markers are about the state of their row, as in messages, and not about its step.
         unsafe: columns in the user's condition for unsafe states.
         chosen: actions that the user's policies chose in some rows.
     """
-    found = _Proposing(head, settled, {*closed, *(("state",) if computed else ())}, computed=computed)
+    found = _Proposing(head, settled, {*closed, *(() if computed is None else ("state",))}, computed=computed)
     found.by_state = by_state or found.messages
     found.unsafe, found.chosen = set(unsafe), set(chosen)
     return found.proposal(time_limit)
@@ -181,9 +182,15 @@ def proposed(
 
 class _Proposing:
     def __init__(
-        self, head: Head, settled: Mapping[str, tuple[Role, ...]], closed: set[Role], *, computed: bool
+        self,
+        head: Head,
+        settled: Mapping[str, tuple[Role, ...]],
+        closed: set[Role],
+        *,
+        computed: Collection[str] | None,
     ) -> None:
-        self.head, self.settled, self.closed, self.computed = head, settled, closed, computed
+        self.head, self.settled, self.closed = head, settled, closed
+        self.computed, self.read = computed is not None, set(computed or ())
         self.names = [*head.columns, *head.unreadable]
         self.messages = self.by_state = are_messages(self.names)
         self.unsafe: set[str] = set()
@@ -548,7 +555,7 @@ class _Proposing:
             if (found := rule(name)) is not None:
                 return found
         if self.computed:
-            return ColumnRole(name, (), "states are computed from it")
+            return self._of_function(name)
         if self.messages and name.partition("[")[0].partition(".")[0] == "inputs":
             return ColumnRole(name, ("input",), "named so")
         if "state" in self.closed:
@@ -618,6 +625,11 @@ class _Proposing:
             return ColumnRole(name, (), why, sure, () if sure else ("state",))
         return None
 
+    def _of_function(self, name: str) -> ColumnRole:
+        """Return no role, for a column of rows whose state a function computes."""
+        why = "states are computed from it" if name in self.read else "not used by the function of the state"
+        return ColumnRole(name, (), why)
+
     def _leads(self, name: str) -> str | None:
         """Return the column whose value in the next row is this column's value in the row, if there is one."""
         values = self.head.columns[name]
@@ -646,7 +658,7 @@ class _Proposing:
     def _given(self, why: str, name: str) -> ColumnRole:
         """Return the proposal for a column that no action influences: an input if inputs are possible, else no role."""
         if self.computed:
-            return ColumnRole(name, (), "states are computed from it")
+            return self._of_function(name)
         may = "input" not in self.closed and self.facts[name].kind in ("flag", "whole", "decimal")
         if may:
             return ColumnRole(name, ("input",), why, sure=False, others=("-", "state"))
