@@ -135,8 +135,8 @@ def verdict_of(table: Sequence[Scored]) -> str:
     taken = chosen(table)
     if taken.problems:
         return (
-            f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss with the fewest "
-            "problems. NONE of these is good enough; more columns may help more than other bins"
+            f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss. NONE of these "
+            "is good enough; more columns may help more than other bins"
         )
     return f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss and good enough"
 

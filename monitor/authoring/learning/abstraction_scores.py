@@ -148,15 +148,10 @@ def chosen(table: Sequence[Scored]) -> Scored:
     """Return the best candidate.
 
     It is one of the candidates within one standard error of the lowest score. Among them, the first criterion is to be
-    good enough, the second to be a table (whose values need no sampling), the third to have few problems, the fourth to
-    have few states.
+    good enough, the second to be a table (whose values need no sampling), the third to have few states.
     """
     near = (each for each in table if each.excess <= each.error)
-
-    def order(each: Scored) -> tuple[bool, bool, int, int, float]:
-        return bool(each.problems), each.states is None, len(each.problems), each.states or 0, each.score
-
-    return min(near, key=order)
+    return min(near, key=lambda each: (bool(each.problems), each.states is None, each.states or 0, each.score))
 
 
 def _forecast(
