@@ -117,15 +117,14 @@ def changes(choices: PolicyChoices, most: int) -> list[tuple[str, float]]:
     found: list[_Edge] = []
     step = -(-len(choices.rows) // ROWS) or 1
     columns = {name: values[::step] for name, values in choices.rows.columns.items()}
-    queue: list[tuple[float, int, _Split]] = []
+    queue = _Queue()
     for actions in choices.actions.values():
-        _offer(queue, _best(columns, actions[::step], np.flatnonzero(actions[::step] >= 0), None))
-    while queue and len(found) < most:
-        _, _, split = heapq.heappop(queue)
+        queue.offer(_best(columns, actions[::step], np.flatnonzero(actions[::step] >= 0), None))
+    while len(found) < most and (split := queue.best()) is not None:
         if split.edge is not None:
             _merge(found, split.edge, columns[split.edge.column])
         for part in (split.left, split.right):
-            _offer(queue, _best(columns, split.actions, part, split.whole))
+            queue.offer(_best(columns, split.actions, part, split.whole))
     return [(each.column, short_number(each.low, each.high)) for each in found]
 
 
@@ -156,9 +155,20 @@ class _Split:
     whole: float
 
 
-def _offer(queue: list[tuple[float, int, _Split]], split: _Split | None) -> None:
-    if split is not None and split.gain >= LEAST_GAIN:
-        heapq.heappush(queue, (-split.gain, len(queue) + int(split.left[0]), split))
+class _Queue:
+    """Splits, of which the one with the largest gain is next; of equal ones the one that was offered first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, _Split]] = []
+        self._offered = 0
+
+    def offer(self, split: _Split | None) -> None:
+        if split is not None and split.gain >= LEAST_GAIN:
+            heapq.heappush(self._heap, (-split.gain, self._offered, split))
+            self._offered += 1
+
+    def best(self) -> _Split | None:
+        return heapq.heappop(self._heap)[2] if self._heap else None
 
 
 def _best(columns: Mapping[str, AnyArray], actions: Ints, rows: Ints, whole: float | None) -> _Split | None:

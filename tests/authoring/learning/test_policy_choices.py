@@ -55,6 +55,12 @@ def test_the_largest_changes_of_several_policies_come_first_and_once() -> None:
     assert changes(recorded(rules), 1) == [("wait", 100.1)]
 
 
+def test_equal_policies_have_the_changes_of_one() -> None:
+    assert changes(recorded(dict.fromkeys(("nominal", "fallback"), deployed)), 16) == changes(
+        recorded({"nominal": deployed}), 16
+    )
+
+
 def test_unknown_choices_and_constant_policies_have_no_changes() -> None:
     choices = recorded({"nominal": lambda *_: 1, "fallback": lambda *_: -1})
     assert changes(choices, 16) == []
