@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from monitor.cli.abstractions import reading, sampled, with_sizes
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.bins import Reservoir
     from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.conditions import Condition
+    from monitor.authoring.learning.policy_choices import PolicyChoices
     from monitor.authoring.learning.row_files import FileRows, RowFile
 
 ROWS: Final = 300_000
@@ -25,15 +28,24 @@ HEAD: Final = ("abstraction", "states", "loss", "more than the best", "Markov", 
 
 
 def best_abstraction(
-    sources: Sequence[RowFile], roles: Roles, conditions: Sequence[tuple[Condition, bool]], prior: float, seed: int
+    sources: Sequence[RowFile],
+    roles: Roles,
+    conditions: Sequence[tuple[Condition, bool]],
+    prior: float,
+    seed: int,
+    *,
+    choices: PolicyChoices | None = None,
 ) -> tuple[Numbering, list[Scored]]:
     """Return the numbering of the best abstraction and the scores of all.
 
-    Raises RecordingError if none fits the columns.
+    `choices`: what given policies do on recorded rows. Then bins with edges where they change their choice are tried
+    too, and states that mix different choices count against an abstraction. Raises RecordingError if none fits the
+    columns.
     """
     from monitor.authoring.learning.abstraction_scores import chosen, scored  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.candidates import Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.candidates import CHANGES, Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.policy_choices import changes  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.row_files import FileRows  # noqa: PLC0415 - likewise
 
     first = next((batch.whole() for batch in sources[0].batches(roles.used) if len(batch)), None)
@@ -41,7 +53,9 @@ def best_abstraction(
         raise RecordingError(f"{sources[0].path}: has no rows")
     sample = sampled(sources, roles.state, seed, "computing bins")
     with progress("computing clusters"):
-        found = abstractions(first, roles.state, sample, seed, edges_of_all(condition for condition, _ in conditions))
+        also = edges_of_all(condition for condition, _ in conditions)
+        where = () if choices is None else changes(choices, max(CHANGES))
+        found = abstractions(first, roles.state, sample, seed, also=also, changes=where)
     if not found:
         raise RecordingError(
             f"{sources[0].path}: --abstraction auto: {_too_many(roles.state, sample)}; leave columns out (--state), or "
@@ -58,7 +72,19 @@ def best_abstraction(
             source.position = 0
     with progress("comparing abstractions"):
         table = scored(field.candidates, field.outcomes)
+        if choices is not None:
+            states = {each.name: each.learner.states for each in field.candidates}
+            table = [_with_mixed(each, choices, states[each.name]) for each in table]
     return fresh(found[chosen(table).name]), table
+
+
+def _with_mixed(score: Scored, choices: PolicyChoices, states: Numbering | None) -> Scored:
+    """Return a score with the problem of states that mix different choices of a given policy."""
+    from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - keep `cfmon --help` light
+
+    shares = choices.mixed(deepcopy(states)) if states is not None else {}
+    problems = [mixed_problem(name, share) for name, share in shares.items()]
+    return replace(score, problems=(*score.problems, *filter(None, problems)))
 
 
 def _too_many(columns: Sequence[str], sample: Reservoir) -> str:

@@ -134,7 +134,7 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
     from monitor.authoring.learning.companion import companion_of, load_learner  # noqa: PLC0415 - used here only
     from monitor.authoring.learning.left_out import DEFAULT, RowLimit  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
-    from monitor.cli.init_files import row_policy  # noqa: PLC0415 - likewise
+    from monitor.cli.init_choices import row_policy  # noqa: PLC0415 - likewise
     from monitor.cli.recorded_inputs import open_recording, recorded_files, rows_of, with_function  # noqa: PLC0415 - likewise
     from monitor.evaluation.models import require_table  # noqa: PLC0415 - likewise
 
@@ -159,7 +159,7 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
     policy, notes = GivenPolicy.of(request.source, source.names(), learner.roles), list[str]()
     if not policy.sees_columns:
         raise PolicyError(f"policy {request.source}: it takes the number of a state; leave --recordings out")
-    original = row_policy(policy, rows_of(learner, recordings, TOPIC), mdp, notes, RowLimit.parsed(DEFAULT))
+    original, _ = row_policy(policy, rows_of(learner, recordings, TOPIC), mdp, notes, RowLimit.parsed(DEFAULT))
     return replace(original, assumed=[*original.assumed, *notes]), mdp
 
 

@@ -20,7 +20,16 @@ from monitor.authoring.learning.column_roles import Proposal, proposed
 from monitor.authoring.learning.columns import ROLES, SINGLE, Role, Roles, columns_named, guessed
 from monitor.authoring.learning.conditions import Condition, marker_condition, parsed
 from monitor.authoring.learning.learner import ALIASES, labels_of
-from monitor.authoring.learning.sentinels import FarValue, codes_of, decoded, far_values, missing_texts, number_text
+from monitor.authoring.learning.sentinels import (
+    FarValue,
+    codes_of,
+    decoded,
+    doubtful_values,
+    far_values,
+    missing_texts,
+    number_text,
+)
+from monitor.authoring.learning.state_functions import columns_read
 from monitor.cli.abstractions import function_of
 from monitor.cli.init_settings import InitSettings, codes_text, key_text, role_text, roles_of
 from monitor.cli.output import say
@@ -43,7 +52,7 @@ FAR: Final = 3
 """Number of far values of a column that are shown."""
 
 MISSING: Final = "missing: # values that stand for missing ones; [] for none"
-DOUBTFUL: Final = "# Far outside the others, and read as they are; if they are errors, add them under missing:"
+DOUBTFUL: Final = "# Far outside the others or rare, and read as they are; if they are errors, add them under missing:"
 
 WIDTH: Final = 120
 """Largest width of the table, in characters, on a terminal of any width."""
@@ -104,9 +113,9 @@ class RecordedColumns:
         for text, codes in settings.missing.items():
             self.codes |= dict.fromkeys(columns_named(self.names, text, self.source), codes)
         self.time_limit = settings.time_limit
-        self.far = {name: far for name, values in self._read.columns.items() if (far := far_values(values))}
+        self.far = {name: far for name, values in self._read.columns.items() if (far := _doubted(values))}
         said = {"bins": settings.bins, "abstraction": settings.abstraction}
-        self.computed = bool(function_of(said))
+        self.function = function_of(said)
         self.without_inputs: list[str] = []
         """Columns that the file calls inputs and that are left out, because a table has no inputs."""
         if settings.dynamics is False or any(said.values()):
@@ -148,7 +157,8 @@ class RecordedColumns:
             batch = decoded(RowBatch(self._read.columns, 1, self.source), taken)
             head = replace(self._read, columns={**batch.columns, **self._markers(batch, self.settled)})
             found = proposed(
-                head, self.settled, self.closed, computed=self.computed,
+                head, self.settled, self.closed,
+                computed=columns_read(self.function, batch.columns) if self.function else None,
                 time_limit=self.time_limit, by_state=self.settings.timing == "state", unsafe=self.unsafe,
                 chosen=self.chosen,
             )  # fmt: skip
@@ -171,7 +181,9 @@ class RecordedColumns:
         codes = self.missing.get(column.name, ())
         said = [f"{', '.join(map(number_text, codes))}: missing"] if codes else []
         if column.roles or not column.sure:
-            said += [f"{number_text(one.value)} ({one.count:,}): far outside" for one in self._others(column.name)]
+            said += [f"{number_text(one.value)} ({one.count:,}): {one.why}" for one in self._others(column.name)]
+            if odd := self.head.odd.get(column.name, 0):
+                said.append(f"no number in {many(odd, 'row')}: missing")
         return replace(column, values="; ".join([column.values, *said]))
 
     def _others(self, name: str) -> list[FarValue]:
@@ -185,7 +197,14 @@ class RecordedColumns:
         used = {each.name for each in self.proposal.columns if each.roles or not each.sure}
         taken, doubtful = [], []
         for name in self.names:
-            range_ = next((f"; the others are {one.low:.6g} to {one.high:.6g}" for one in self.far.get(name, ())), "")
+            range_ = next(
+                (
+                    f"; the others are {one.low:.6g} to {one.high:.6g}"
+                    for one in self.far.get(name, ())
+                    if isinstance(one.value, float)
+                ),
+                "",
+            )
             codes = self.missing.get(name, ())
             if name in self.missing:
                 said = "read as empty cells" if codes else "all values are read as they are"
@@ -299,7 +318,7 @@ class RecordedColumns:
         found |= {"state": having("state") or None, "next_state": having("next_state") or ""}
         found |= {"observation": self.settings.observation, "timing": self.settings.timing}
         found |= {"time_limit": self.time_limit}
-        computed = ["state"] if self.computed else []
+        computed = ["state"] if self.function else []
         given = found | {"inputs": having("input")} | dict.fromkeys(computed, "state")
         return found, guessed([*computed, *self.names], given, self.source, self.sources[0].left_out)
 
@@ -324,7 +343,8 @@ class RecordedColumns:
                 count = int((~condition.holds(known, int(there.sum()))).sum())
                 if count:
                     code = number_text(one.value)
-                    found += f"; in {many(count, 'row')} because {name} is {code}, far outside its other values. "
+                    where = "far outside its other values" if one.why == "far outside" else one.why
+                    found += f"; in {many(count, 'row')} because {name} is {code}, {where}. "
                     found += f"If that is no reading, give --missing '{name}: {code}'"
         return found
 
@@ -397,6 +417,13 @@ def _chosen(policies: Iterable[str | None], head: Head) -> set[object]:
 
             found |= choices_of(source, head.columns)
     return found
+
+
+def _doubted(values: AnyArray) -> list[FarValue]:
+    """Return the far and the doubtful values of a column, each once."""
+    far = far_values(values)
+    others = values[~np.isin(values, [one.value for one in far])] if far else values
+    return [*far, *doubtful_values(others)]
 
 
 def _lacking(role: Role, perhaps: Sequence[str]) -> str:

@@ -11,10 +11,7 @@ from monitor.cli.recorded_inputs import many
 from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
-    from monitor.arrays import AnyArray, Floats
-    from monitor.authoring.learning.left_out import RowLimit
-    from monitor.authoring.policy_export.given_policy import GivenPolicy
-    from monitor.authoring.policy_export.observed_rows import ObservedRows
+    from monitor.arrays import Floats
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
@@ -23,9 +20,6 @@ if TYPE_CHECKING:
     from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
-
-NO_STATES = ("terminal", "elsewhere")
-"""Labels of states in which no row is recorded."""
 
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
@@ -126,43 +120,6 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
     )
 
 
-def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Original:
-    """Return a policy that sees recorded columns as a table.
-
-    In each state it acts as on the rows recorded in this state. `limit`: number of rows on which a function may fail.
-    Raises PolicyError.
-    """
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
-
-    from monitor.authoring.policy_export.convert import on_first  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.original import ExportRequest, tabulated_inputs  # noqa: PLC0415 - likewise
-
-    request, where = ExportRequest(given.source), f"policy {given.source}"
-    left_out: tuple[str, ...] = ()
-    assert rows.of is not None
-    if given.function is not None or given.classifier is not None:
-        answered = given.chosen(rows, model, limit)
-        values: AnyArray = answered.values
-        rows, left_out = answered.rows, answered.notes
-    else:
-        seen = [rows.table(each, model, where) for each in given.seen]
-        values = on_first(
-            seen, lambda table: _chances(*_content(given.source, "policy.onnx", table, notes), table, where)
-        )
-        if bool((values.max(axis=1) == 1.0).all()):
-            values = values.argmax(axis=1)
-    assert rows.of is not None
-    live = ~np.logical_or.reduce([model.labels.get(name, ~np.ones(model.states, np.bool_)) for name in NO_STATES])
-    without = int(live.sum()) - len(np.unique(rows.of))
-    never = f"; {without:,} of {live.sum():,} states have none: there it takes the action that it takes most often"
-    notes.append(
-        f"{given.source}: called on {len(rows):,} recorded rows; "
-        f"in each state it acts as often in each way as on the rows there{never if without else ''}"
-        + "".join(f"; {note}" for note in left_out)
-    )
-    return tabulated_inputs(values, rows.of, model, request, ())
-
-
 def written_policy(source: str | Original, name: str, model: MDP, folder: Path, notes: list[str]) -> Floats:
     """Write a policy as `name`.onnx with its manifest, and return its probabilities [S, A].
 
@@ -171,14 +128,14 @@ def written_policy(source: str | Original, name: str, model: MDP, folder: Path, 
     """
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - keep `cfmon --help` light
 
-    content, manifest = _content(source, f"{name}.onnx", model, notes)
+    content, manifest = network_content(source, f"{name}.onnx", model, notes)
     (folder / f"{name}.onnx").write_bytes(content)
     described = manifest.model_copy(update={"file": f"{name}.onnx", "name": name})
     (folder / f"{name}.yaml").write_text(manifest_yaml(described), encoding="utf-8")
-    return _chances(content, described, model, source if isinstance(source, str) else name)
+    return network_chances(content, described, model, source if isinstance(source, str) else name)
 
 
-def _chances(content: bytes, manifest: Manifest, model: MDP, where: str) -> Floats:
+def network_chances(content: bytes, manifest: Manifest, model: MDP, where: str) -> Floats:
     """Return the policy of a network as probabilities [S, A]."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -188,7 +145,8 @@ def _chances(content: bytes, manifest: Manifest, model: MDP, where: str) -> Floa
     return np.stack([table.distribution(state, model.actions) for state in range(model.states)])
 
 
-def _content(source: str | Original, file: str, model: MDP, notes: list[str]) -> tuple[bytes, Manifest]:
+def network_content(source: str | Original, file: str, model: MDP, notes: list[str]) -> tuple[bytes, Manifest]:
+    """Return the network of a policy and its manifest. Arguments and errors: as for `written_policy`."""
     from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise

@@ -38,7 +38,7 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     instead = failed if request.dynamics is None and (request.inputs_guessed or not request.inputs) else None
     world = None if request.dynamics is False else _tried(lambda: proposed_world(request), instead)
     instead = failed if world is not None else None
-    table = None if request.dynamics else _tried(lambda: counted(request, staging), instead)
+    table = None if request.dynamics else _tried(lambda: counted(request, staging, given), instead)
     constant_fallback(request.fallback, _names(table, world))  # reports an unknown action before the slow comparison
     taken, judge, notes = _judged(request, table, world, label)
     if world is not None and taken.states is None:

@@ -112,6 +112,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     if found.refused and not request.accept:
         raise RefusedError(found)
     base.write_fallback(request, horizon, staging)
+    found = replace(found, problems=base.problems)
     total = sum(len(path.states) for path in base.paths)
     with progress("measuring candidate formulas", total=total) as bar, warned():
         useful = {each.horizon for each in found.skills if each.better or not each.known or found.refused}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,8 @@ from msgspec.structs import replace as spec_with
 
 from monitor.cli.comparing import show_comparison
 from monitor.cli.init_base import InitBase, InitRequest, chosen_paths, in_words, step_seconds
-from monitor.cli.init_files import final_state, row_policy, sent_state, written_policy
+from monitor.cli.init_choices import recorded_choices, row_policy
+from monitor.cli.init_files import final_state, sent_state, written_policy
 from monitor.cli.learn_report import charts, sections
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.left_out import RowLimit
+    from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
@@ -134,8 +136,11 @@ class TableBase(InitBase):
         given = self.given.get(name)
         if given is None or not given.sees_columns:
             return written_policy(source, name, self.model, staging, self.notes)
+        from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - keep `cfmon --help` light
+
         notes: list[str] = []
-        original = row_policy(given, self.rows, self.model, notes, limit)
+        original, share = row_policy(given, self.rows, self.model, notes, limit)
+        self.problems += tuple(filter(None, [mixed_problem(name, share)]))
         self.notes += [f"{name}: {note}" for note in notes]
         return written_policy(original, name, self.model, staging, [])
 
@@ -225,8 +230,11 @@ class CountedTable:
     step_seconds: float | None
 
 
-def counted(request: InitRequest, staging: Path) -> CountedTable:
-    """Count the recordings: all paths for the model, and separately all paths that are not held out."""
+def counted(request: InitRequest, staging: Path, given: Mapping[str, GivenPolicy]) -> CountedTable:
+    """Count the recordings: all paths for the model, and separately all paths that are not held out.
+
+    `given`: the policies that the user gives, whose choices suggest states.
+    """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
@@ -234,7 +242,10 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
 
     sources = request.sources()
     said = request.said | {"unsafe": [request.unsafe]}
-    learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
+    learner, compared = new_learner(
+        sources, staging / "model.npz", request.roles, said, request.seed,
+        choices=lambda roles: recorded_choices(sources, roles, given, request.limit),
+    )  # fmt: skip
     learner.missing = request.missing
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:

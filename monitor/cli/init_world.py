@@ -220,7 +220,7 @@ class WorldProposal:
 
         steps = self.learned.steps
         holds = self.learned.best.world.holds(label, steps.x_next)
-        return Outcomes.of_label(holds, np.zeros(len(steps), np.bool_), steps.path)
+        return Outcomes.of_label(holds, np.zeros(len(steps), np.bool_), steps.path, steps.episode)
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
         """Return the world as a candidate in a comparison of forecasts, on those of the paths that are held out."""

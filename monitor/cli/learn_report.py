@@ -27,7 +27,8 @@ PREDICTED: Final = (
 )
 FORECASTS: Final = (
     "P(label within so many steps) from held-out states under the recorded behaviour, beside the frequency. Cut off: "
-    "the recording ends before; above a tenth, no judgement."
+    "the recording ends before; above a tenth, no judgement. Unknown: forecasts that rest mostly on what was never "
+    "recorded, which are left out."
 )
 DISTANT: Final = (
     "Distance of observations from the centre of their state, in standard deviations of the columns; the largest is "
@@ -63,7 +64,7 @@ def sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
         distant = DISTANT.format(farthest=report.farthest)
         found.append(("Distances from the centres", distant, ("distance", "observations", "part"), _distances(report)))
     if report.calibrations:
-        head = ("label", "steps", "forecasts", "mean", "frequency", "error", "cut off", "judgement")
+        head = ("label", "steps", "forecasts", "mean", "frequency", "error", "cut off", "unknown", "judgement")
         found.append((CALIBRATION, FORECASTS, head, list(map(_calibration_row, report.calibrations))))
     if report.scarce:
         rows: list[Row] = [(row.state, row.action, f"{row.visits:,}", f"{row.score:.2g}") for row in report.scarce]
@@ -105,12 +106,12 @@ def _gain_row(gain: Gain) -> Row:
 
 
 def _calibration_row(each: LabelCalibration) -> Row:
-    mean = sum(n * predicted for n, predicted, _ in each.bins) / each.count
+    mean = sum(n * predicted for n, predicted, _ in each.bins) / max(each.count, 1)
     frequency = "-" if each.unjudged else f"{mean - each.gap:.4f}"
     judged = "wrong" if each.wrong else "not judged" if each.unjudged else "right"
     return (
         each.label, str(each.horizon), f"{each.count:,}", f"{mean:.4f}", frequency, f"{each.error:.4f}",
-        f"{each.cut:,}", judged,
+        f"{each.cut:,}", f"{each.assumed:,}", judged,
     )  # fmt: skip
 
 

@@ -27,6 +27,10 @@ FORECASTS: Final = (
     "forecast of the event. All intervals are 99 %, with episodes as what varies."
 )
 CLASSES: Final = "Reliability: the frequency of the event for forecasts in each tenth"
+RELIABLE: Final = (
+    "Mean forecast beside what happened. Not judged: over half of the forecast comes from states or actions that were "
+    "never recorded in the other episodes. The event is assumed there, so this is no forecast by the model."
+)
 PAST: Final = (
     "Does the past help to predict the next state, beyond state and action? A difference above 0.01 nats and three "
     "standard errors counts. Power: the information that such a history must hold, in nats a step, for the test to "
@@ -51,7 +55,7 @@ def verdict(found: Assessment) -> list[str]:
     past = _past(found.past) if found.past else ""
     parts += [past] if past and not any(each.startswith(NOT_MARKOV) for each in found.problems) else []
     parts += [f"Not judged: {each}." for each in found.unjudged]
-    return [" ".join(parts), *found.problems]
+    return [" ".join(parts), *found.reasons]
 
 
 def say_verdict(name: str, found: Assessment) -> None:
@@ -100,12 +104,12 @@ def _sections(found: Assessment) -> list[Section]:
                      "less loss", "than one that knows ends", "judgement")  # fmt: skip
         sections.append((RELIABILITY, FORECASTS, head, [_skill_row(each) for each in found.skills]))
         rows: list[Row] = [
-            (str(each.horizon), f"{one.count:,}", f"{one.said:.1%}", _with(one.happened, percent=True))
+            (str(each.horizon), f"{one.count:,}", f"{one.said:.1%}", _with(one.happened, percent=True), judged)
             for each in found.skills
-            for one in each.classes
+            for one, judged in [*((one, "judged") for one in each.classes), (each.assumed, "not judged")]
+            if one is not None
         ]
-        head = ("within", "forecasts", "said", "happened")
-        sections.append((CLASSES, "Mean forecast beside what happened.", head, rows))
+        sections.append((CLASSES, RELIABLE, ("within", "forecasts", "said", "happened", ""), rows))
     if found.alarms is not None:
         sections.append((LEADS, found.alarms.measured.candidate.text, ("what", "number"), _alarm_rows(found)))
     if found.past:
@@ -125,11 +129,17 @@ def _refusal(one: ForecastSkill | None) -> str:
 
 def _forecasts(one: ForecastSkill, of: str) -> str:
     right = "were right" if one.calibrated else "were WRONG"
+    apart = ""
+    if one.assumed is not None:
+        apart = (
+            f" {one.assumed.count:,} further forecasts are not judged: they rest mostly on what was never recorded, "
+            f"and assume the event there ({one.assumed.said:.1%} on average)."
+        )
     return (
         f"Forecasts of '{one.label}' within {one.horizon} steps {right}: on average they said {one.said:.1%}, and it "
         f"happened after {_with(one.happened, percent=True)} of them, {one.count:,} forecasts on {one.episodes:,} "
         f"{of}, {one.eventful:,} of which had the event (Brier score {one.brier:.3f}; always saying the base rate: "
-        f"{one.base_brier:.3f})."
+        f"{one.base_brier:.3f}).{apart}"
     )
 
 
@@ -148,7 +158,7 @@ def _alarms(rates: AlarmRates, day: float | None) -> str:
     scale, unit = (1000.0, "in 1,000 steps") if day is None else (day, "a day")
     said = (
         f"Expect {_with(rates.alarms, scale)} alarms {unit}, {_with(rates.false, scale)} of them false "
-        f"(measured: {found.alarms:,} in {found.steps:,} steps of {len(found.paths):,} episodes)"
+        f"(measured: {found.alarms:,} in {found.steps:,} steps of {len(found.episodes):,} episodes)"
     )
     if not found.events:
         return f"{said}; no event came, so that an alarm precedes one is not shown."
@@ -207,7 +217,7 @@ def _alarm_rows(found: Assessment) -> list[Row]:
     rates, counts = found.alarms, found.alarms.measured
     scale, unit = (1000.0, "in 1,000 steps") if found.day is None else (found.day, "a day")
     return [
-        ("steps, episodes", f"{counts.steps:,}, {len(counts.paths):,}"),
+        ("steps, episodes", f"{counts.steps:,}, {len(counts.episodes):,}"),
         ("alarms", f"{counts.alarms:,}; {_with(rates.alarms, scale)} {unit}"),
         ("of them true: the event followed within the horizon", f"{counts.alarms - counts.false:,}"),
         ("of them false", f"{counts.false:,}; {_with(rates.false, scale)} {unit}"),

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction import Numbering
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.batch import RowBatch
+    from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.left_out import LeftOut
+    from monitor.authoring.learning.policy_choices import PolicyChoices
     from monitor.authoring.learning.row_files import FilePosition, FileRows, RowFile
     from monitor.authoring.learning.sentinels import Missing
     from monitor.authoring.policy_export.observed_rows import ObservedRows
@@ -238,11 +240,18 @@ def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> Observe
 
 
 def new_learner(
-    sources: Sequence[RowFile], target: Path, given: dict[str, Any], said: dict[str, Any], seed: int
+    sources: Sequence[RowFile],
+    target: Path,
+    given: dict[str, Any],
+    said: dict[str, Any],
+    seed: int,
+    *,
+    choices: Callable[[Roles], PolicyChoices | None] = lambda _: None,
 ) -> tuple[Learner, list[Scored]]:
     """Return a learner for new files. Columns are guessed from the first file, and bins are computed from all files.
 
-    Also returns the scores of abstractions, if several were compared.
+    Also returns the scores of abstractions, if several were compared. `choices`: returns what given policies do on
+    recorded rows with these roles; called only for a comparison.
     """
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.companion import companion_of, part_of  # noqa: PLC0415 - likewise
@@ -264,7 +273,7 @@ def new_learner(
     states: Numbering | None = None
     table: list[Scored] = []
     if said["abstraction"] == "auto":
-        states, table = best_abstraction(sources, roles, conditions, prior, seed)
+        states, table = best_abstraction(sources, roles, conditions, prior, seed, choices=choices(roles))
     elif not function:
         states = abstraction_of(sources, roles.state, said, seed, [condition for condition, _ in conditions])
     learner = Learner.new(roles, states, conditions, prior)

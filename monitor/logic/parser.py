@@ -15,7 +15,7 @@ MAX_LENGTH = 10_000
 """Largest length of a formula, in characters; usual formulas have a few hundred."""
 MAX_DEPTH = 100
 """Deepest nesting of a formula. Every traversal needs at most 7 frames for each level, and Python's stack has 1,000."""
-MAX_NODES = 20_000
+MAX_PARTS = 20_000
 """Largest number of nodes of a formula after its sugar is expanded (`<=>` repeats its operands)."""
 
 WORDS = {

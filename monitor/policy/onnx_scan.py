@@ -44,7 +44,7 @@ _RANDOM = frozenset(
 _DEEPEST = 64
 """Deepest nesting that is accepted; this bounds the recursion of the scan. Protobuf itself stops at 100."""
 
-MAX_NODES = 10_000
+MAX_OPERATORS = 10_000
 """Largest number of operators of a network; large networks have some hundreds."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

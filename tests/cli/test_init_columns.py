@@ -212,7 +212,7 @@ def test_codes_of_missing_values_are_shown_and_may_be_corrected(
     assert found.reading_lines() == [
         "missing: # values that stand for missing ones; [] for none",
         "  level: [-999] # read as empty cells; the others are 0 to 8",
-        "# Far outside the others, and read as they are; if they are errors, add them under missing:",
+        "# Far outside the others or rare, and read as they are; if they are errors, add them under missing:",
         "#   level: [-999, 500] # 2 rows; the others are 0 to 8",
     ]
     found.show()
@@ -236,6 +236,36 @@ def test_codes_of_missing_values_are_shown_and_may_be_corrected(
     found.correct()
     assert "write time_limit: STEPS" in capsys.readouterr().out
     assert found.settled_roles()[1].time_limit == 20
+
+
+def test_texts_among_numbers_and_rare_doubtful_values_are_named() -> None:
+    rng = np.random.default_rng(8)
+    rows: list[dict[str, Any]] = [
+        {"episode": i // 20, "step": i % 20, "batt": int(rng.integers(101)), "jobs": int(rng.integers(30)),
+         "mode": str(rng.choice(["up", "down"])), "action": i % 3}
+        for i in range(800)
+    ]  # fmt: skip
+    rows[33]["batt"] = rows[55]["batt"] = 255
+    rows[40]["jobs"] = -7
+    rows[44]["mode"] = "ERR"
+    for row in (71, 72, 73):
+        rows[row]["jobs"] = "no answer"
+    found = columns(write("doubtful.csv", rows))
+    shown = {each.name: each.values.partition("; ")[2] for each in found.proposal.columns}
+    assert shown["batt"] == "255 (2): rare, outside the others"
+    assert shown["jobs"] == "0% empty; -7 (1): rare, the others are never negative; no number in 3 rows: missing"
+    assert shown["mode"] == "ERR (1): rare, perhaps no value"
+    assert found.missing == {}
+    assert found.reading_lines() == [
+        "# Far outside the others or rare, and read as they are; if they are errors, add them under missing:",
+        "#   batt: [255] # 2 rows; the others are 0 to 100",
+        "#   jobs: [-7] # 1 row; the others are 0 to 29",
+        '#   mode: ["ERR"] # 1 row',
+    ]
+    assert found.holds("stuck: jobs < 0", found.settled_roles()[1])[1].endswith(
+        "; in 1 row because jobs is -7, rare, the others are never negative. If that is no reading, give --missing "
+        "'jobs: -7'"
+    )
 
 
 def test_the_penalty_of_a_crash_is_believed() -> None:

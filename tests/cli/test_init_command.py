@@ -380,6 +380,9 @@ def test_a_function_of_columns_is_in_a_state_what_it_does_on_the_rows_recorded_t
     code, out, err = cfmon(*given, "--fallback", "rules.py:keep_away", "--nominal", "rules.py:careful")
     assert (code, faults(err)) == (0, "")
     assert f"  fallback: rules.py:keep_away: called on {len(rows)} recorded rows; in each state it" in out
+    assert "; 100.0% of the rows are in states with rows on which it acts differently" in out
+    assert "in 100% of the recorded steps the state mixes rows on which the fallback acts differently: what it" in out
+    assert "the agent acts differently" not in out
     model = load_model("t/model.npz")
     go = model.action_names.index("go")
     policies = [load_policy(f"t/{name}.yaml", model).table for name in ("fallback", "nominal")]
@@ -395,6 +398,21 @@ def test_a_function_of_columns_is_in_a_state_what_it_does_on_the_rows_recorded_t
     assert "no column 'weight'; name parameters like columns, or take one, which gets a dict of all columns" in err
     assert "columns: episode, step, cell, cart, load" in err
     assert cfmon("replay", "t/config.yaml", "t/sample.rec")[0] == 0 or not Path("t/sample.rec").exists()
+
+
+def test_bins_have_edges_where_the_given_policies_change_their_mind(cfmon: Run, tmp_path: Path) -> None:
+    steps = tank(tmp_path / "steps.csv", runs=150, seed=4)
+    Path("rules.py").write_text("def drain(level):\n    return 2 if level > 5.3 else 0\n")
+    given = ("init", "t", "--recordings", str(steps), *UNSAFE, "--no-dynamics", "--steps", "100", "--accept-model")
+    code, out, err = cfmon(*given, "--fallback", "rules.py:drain")
+    assert (code, faults(err)) == (0, "")
+    tried = [line.split("  ")[1] for line in out.splitlines() if line.startswith("  --bins 'level:")]
+    edges = [float(edge) for edge in tried[0].removeprefix("--bins 'level:").partition(",")[0].split("|")]
+    assert 9.0 in edges, "that of the unsafe condition"
+    level = [float(row["level"]) for row in csv.DictReader(steps.read_text("utf-8").splitlines())]
+    for mind in (4.0, 5.3, 6.0):  # those of the operator, whose recorded actions stand for him, and of the fallback
+        assert any(not any(min(mind, edge) < each < max(mind, edge) for each in level) for edge in edges), mind
+    assert "acts differently" not in out.partition("config.yaml: valid")[0].partition("fallback: rules.py")[2]
 
 
 def test_a_classifier_sees_the_columns_of_the_state(cfmon: Run, tmp_path: Path) -> None:

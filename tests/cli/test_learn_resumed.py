@@ -223,7 +223,7 @@ def test_a_row_that_cannot_be_read_leaves_no_part(cfmon: Run) -> None:
     path = Path(written("csv"))
     whole = path.read_text()
     path.write_text(whole + "\n9,0,abc,0,0,False,False,0\n")
-    code, _, err = cfmon("model", "learn", str(path), "-o", "m.npz", *OPTIONS)
+    code, _, err = cfmon("model", "learn", str(path), "-o", "m.npz", *OPTIONS, "--skip-bad", "0")
     assert (code, "rows: 'x' is no number (" in err) == (2, True)
     assert not companion_of(Path("m.npz")).exists()
     path.write_text(whole)

@@ -28,8 +28,8 @@ class RecordedSteps:
     """Steps [n], in the order of their rows.
 
     `x`, `x_next`: [n, f] state and next state. `a`: [n] action. `w`: [n, i] inputs. `path`: [n] number of the path,
-    which is an episode or a part of an episode between gaps. `actions`: names of the actions. `full`: True if there
-    were more rows than `MOST_ROWS`. `gaps`, `step`, `joined`: as in `Learner`.
+    which is an episode or a part of an episode between gaps; `episode`: [n] number of the episode. `actions`: names of
+    the actions. `full`: True if there were more rows than `MOST_ROWS`. `gaps`, `step`, `joined`: as in `Learner`.
     """
 
     x: Floats
@@ -37,6 +37,7 @@ class RecordedSteps:
     w: Floats
     x_next: Floats
     path: Ints
+    episode: Ints
     actions: tuple[str, ...]
     full: bool = False
     gaps: int = 0
@@ -49,7 +50,7 @@ class RecordedSteps:
 
     def __getitem__(self, rows: AnyArray | slice) -> RecordedSteps:
         """Return the steps at these rows."""
-        picked = {name: getattr(self, name)[rows] for name in ("x", "a", "w", "x_next", "path")}
+        picked = {name: getattr(self, name)[rows] for name in ("x", "a", "w", "x_next", "path", "episode")}
         return replace(self, **picked)
 
     def by_path(self) -> dict[int, Ints]:
@@ -113,7 +114,7 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
             steps = episodes.read(batch)
             gaps += steps.gaps
             step = step if episodes.counts_up else episodes.step or step
-            found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
+            found.append((steps.state, steps.action, base_of(steps.code), steps.segment, steps.episode))
             read += batch.rows
             full = full or read >= MOST_ROWS
             if full:
@@ -129,21 +130,22 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
         elif not part:
             steps = episodes.finish()
             gaps += steps.gaps
-            found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
+            found.append((steps.state, steps.action, base_of(steps.code), steps.segment, steps.episode))
             episodes = None
         if full:
             break
     left_out.refuse(limit, str(sources[0].path))
     if actions is None:
         raise RecordingError(f"{sources[0].path}: no row can be read")
-    state, action, successor, path = (np.concatenate(each) for each in zip(*found, strict=True))
+    state, action, successor, path, episode = (np.concatenate(each) for each in zip(*found, strict=True))
     known = successor >= 0
     values = rows.values()
     _refuse_constant(values, roles.state, str(sources[0].path))
     here = values[state[known]]
     got = RecordedSteps(
         here[:, :width], actions.places[action[known]], here[:, width:], values[successor[known], :width], path[known],
-        actions.action_names or tuple(str(number) for number in range(actions.size)), full, gaps, step, joined,
+        episode[known], actions.action_names or tuple(str(number) for number in range(actions.size)), full, gaps, step,
+        joined,
     )  # fmt: skip
     _refuse_too_little(got, roles, str(sources[0].path))
     return got

@@ -77,8 +77,9 @@ class CandidateAbstraction:
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]."""
         chain, after = self._chain
-        said, ends = (chain.forecasts(each, horizon)[after] for each in (self._model.labels[label], chain.states.ended))
-        return ForecastSet(said, chain.total[after].astype(np.float64), ends)
+        holds = self._model.labels[label]
+        said, ends = (chain.forecasts(each, horizon)[after] for each in (holds, chain.states.ended))
+        return ForecastSet(said, chain.total[after].astype(np.float64), ends, chain.assumed(holds, horizon)[after])
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
         """Return the largest gain of a history in nats a step, and the problems of the abstraction."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, product
 from typing import Final
 
 import numpy as np
@@ -10,18 +11,25 @@ import numpy as np
 from monitor.authoring.learning.abstraction import Numbering, chosen_kind
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.batch import RowBatch
-from monitor.authoring.learning.bins import NONE, BinSpec, Reservoir, edges_of
+from monitor.authoring.learning.bins import NONE, BinSpec, Reservoir, edges_of, within
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
 from monitor.authoring.learning.holdout import Holdout
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.recorded_steps import Steps
+from monitor.authoring.learning.sentinels import number_text
 from monitor.authoring.learning.state_clusters import centres_of
 from monitor.errors import ModelError, RecordingError
 
 BINS: Final = (2, 3, 4, 6, 8, 12, 16)
 """Numbers of quantile bins of each column that are tried."""
+
+CHANGES: Final = (8, 16)
+"""Numbers of edges at changes of the given policies' choices that are tried."""
+
+OTHERS: Final = (1, 2)
+"""Numbers of quantile bins of each column without such an edge that are tried with them."""
 
 CLUSTERS: Final = (8, 16, 32, 64, 128, 256)
 
@@ -40,12 +48,15 @@ def abstractions(
     columns: tuple[str, ...],
     sample: Reservoir,
     seed: int,
+    *,
     also: Mapping[str, Collection[float]] = NONE,
+    changes: Sequence[tuple[str, float]] = (),
 ) -> dict[str, Numbering]:
     """Return the abstractions to compare, each under the option that selects it.
 
     `first`: the first rows, with the columns of the state. `sample`: a sample of all rows. `also`: further edges of
-    bins, as for `edges_of`. Clusters need columns of numbers only.
+    bins, as for `edges_of`. `changes`: columns and numbers at which given policies change their choice, the largest
+    changes first. Clusters need columns of numbers only.
     """
     found: dict[str, Numbering] = {}
     try:
@@ -56,7 +67,7 @@ def abstractions(
             found[f"--abstraction {kind}"] = Numbering(kind, columns)
     except RecordingError:
         pass  # the columns are continuous, so only bins and clusters are possible
-    found |= _different(_binned(columns, sample, also))
+    found |= _different(chain(_binned(columns, sample, also), _at_changes(columns, sample, also, changes)))
     if not sample.texts:
         found |= _different(_clustered(columns, sample, seed))
     return found
@@ -74,6 +85,27 @@ def _binned(
         edges = edges_of(columns, {"": BinSpec(count)}, sample, also)
         if np.prod([float(len(each) - 1) for each in edges]) <= MOST:
             yield f"--bins {count}q", Numbering("bins", columns, edges, sample.texts)
+
+
+def _at_changes(
+    columns: tuple[str, ...],
+    sample: Reservoir,
+    also: Mapping[str, Collection[float]],
+    changes: Sequence[tuple[str, float]],
+) -> Iterator[tuple[str, Numbering]]:
+    """Yield bins with edges at the first changes of choices, and quantile bins of the columns without such edges."""
+    for count, others in product(CHANGES, OTHERS):
+        cuts: dict[str, set[float]] = {}
+        for name, edge in changes[:count]:
+            i = columns.index(name)
+            cuts.setdefault(name, set(within(also.get(name, ()), sample, i))).update(within([edge], sample, i))
+        specs = {name: BinSpec(cuts=tuple(sorted(cuts[name]))) for name in columns if cuts.get(name)}
+        if not specs:
+            return
+        edges = edges_of(columns, {"": BinSpec(others)} | specs, sample, also)
+        if np.prod([float(len(each) - 1) for each in edges]) <= MOST:
+            said = [f"{name}:{'|'.join(map(number_text, spec.cuts))}" for name, spec in specs.items()]
+            yield f"--bins '{','.join([*said, f'{others}q'])}'", Numbering("bins", columns, edges, sample.texts)
 
 
 def _clustered(columns: tuple[str, ...], sample: Reservoir, seed: int) -> Iterator[tuple[str, Numbering]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -37,6 +38,7 @@ class Head:
         columns: name -> values [n], for the columns that can be read.
         file: [n] number of the file of each row.
         unreadable: name of any other column -> why it cannot be read.
+        odd: name of a column of numbers -> number of its rows that hold a text, which count as empty.
         whole: True if these are all rows.
     """
 
@@ -44,6 +46,7 @@ class Head:
     file: Ints
     unreadable: Mapping[str, str] = field(default_factory=dict)
     whole: bool = True
+    odd: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -67,6 +70,7 @@ def head_of(sources: Sequence[RowFile]) -> Head:
     files: list[int] = []
     looked_at = sources[:FILES]
     most, whole = max(1, ROWS // len(looked_at)), len(looked_at) == len(sources)
+    odd: Counter[str] = Counter()
     for number, source in enumerate(looked_at):
         there = source.names()
         part, more = _first_rows(source, [n for n in names if n in there and n not in unreadable], most, unreadable)
@@ -78,9 +82,10 @@ def head_of(sources: Sequence[RowFile]) -> Head:
             {name: part.columns.get(name, empty) for name in wanted},
         )
         files += [number] * len(part)
+        odd.update({name: int((rows < len(part)).sum()) for name, rows in part.odd.items()})
     if not files:
         raise RecordingError(f"{sources[0].path}: has no rows")
-    return Head(columns, np.array(files, np.int64), unreadable, whole)
+    return Head(columns, np.array(files, np.int64), unreadable, whole, odd)
 
 
 def _first_rows(source: RowFile, names: Sequence[str], most: int, unreadable: dict[str, str]) -> tuple[RowBatch, bool]:
@@ -108,7 +113,7 @@ def _first_rows(source: RowFile, names: Sequence[str], most: int, unreadable: di
         values = batch.columns[name].astype(np.float64)
         values[odd] = np.nan
         columns[name] = values[:most]
-    return RowBatch(columns, 1, batch.source), more
+    return RowBatch(columns, 1, batch.source, batch.odd), more
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def proposed(
     settled: Mapping[str, tuple[Role, ...]],
     closed: Collection[Role] = (),
     *,
-    computed: bool = False,
+    computed: Collection[str] | None = None,
     time_limit: int | None = None,
     by_state: bool = False,
     unsafe: Collection[str] = (),
@@ -95,21 +95,23 @@ def proposed(
         head: the first rows.
         settled: column -> roles that the user gave; no roles: the column is left out.
         closed: roles that no other column can have.
-        computed: True if a function computes the states from all columns, so that no column is a state by itself.
+        computed: columns from which a function computes the states, so that no column is a state by itself; None: there
+            is no function.
         time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
         by_state: True if end markers are about the state of their row, as in messages, and not about its step.
         unsafe: columns in the user's condition for unsafe states.
         chosen: actions that the user's policies chose in some rows.
     """
-    roles = AssignedRoles(head, settled, {*closed, *(("state",) if computed else ())})
+    roles = AssignedRoles(head, settled, {*closed, *(() if computed is None else ("state",))})
     by_state = by_state or are_messages([*head.columns, *head.unreadable])
     structure = RowStructure(roles, by_state=by_state, unsafe=unsafe, chosen=chosen)
     return _Proposing(roles, structure, computed=computed).proposal(time_limit)
 
 
 class _Proposing:
-    def __init__(self, roles: AssignedRoles, structure: RowStructure, *, computed: bool) -> None:
-        self._roles, self._structure, self._computed = roles, structure, computed
+    def __init__(self, roles: AssignedRoles, structure: RowStructure, *, computed: Collection[str] | None) -> None:
+        self._roles, self._structure = roles, structure
+        self._computed, self._read = computed is not None, set(computed or ())
         self._facts = roles.facts
         self._names = [*roles.head.columns, *roles.head.unreadable]
         self._messages = are_messages(self._names)
@@ -189,7 +191,7 @@ class _Proposing:
             if (found := rule(name)) is not None:
                 return found
         if self._computed:
-            return ColumnRole(name, (), "states are computed from it")
+            return self._of_function(name)
         if self._messages and name.partition("[")[0].partition(".")[0] == "inputs":
             return ColumnRole(name, ("input",), "named so")
         if "state" in self._roles.closed:
@@ -259,6 +261,11 @@ class _Proposing:
             return ColumnRole(name, (), why, sure, () if sure else ("state",))
         return None
 
+    def _of_function(self, name: str) -> ColumnRole:
+        """Return no role, for a column of rows whose state a function computes."""
+        why = "states are computed from it" if name in self._read else "not used by the function of the state"
+        return ColumnRole(name, (), why)
+
     def _leads(self, name: str) -> str | None:
         """Return the column whose value in the next row is this column's value in the row, if there is one."""
         values = self._roles.columns[name]
@@ -287,7 +294,7 @@ class _Proposing:
     def _given(self, why: str, name: str) -> ColumnRole:
         """Return the proposal for a column that no action influences: an input if inputs are possible, else no role."""
         if self._computed:
-            return ColumnRole(name, (), "states are computed from it")
+            return self._of_function(name)
         may = "input" not in self._roles.closed and self._facts[name].kind in ("flag", "whole", "decimal")
         if may:
             return ColumnRole(name, ("input",), why, sure=False, others=("-", "state"))

@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.forecast_skill import Events, ForecastSet, ForecastSkill, of_ends, skill
-from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
+from monitor.authoring.learning.holdout import HELD, HeldOut, Holdout, held_out, in_order
 from monitor.authoring.learning.model_report import Chain
 from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.recorded_steps import Steps
@@ -45,14 +45,12 @@ class Collected(Holdout):
         super().add(steps)
         self.outcomes.add(steps)
         if self._size < HELD:
-            self._every.append(HeldOut(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
+            self._every.append(HeldOut.of(steps, slice(None)))
             self._size += len(steps.state)
 
     def every(self) -> HeldOut:
         """Return all kept transitions, one path after another."""
-        joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._every)]) for name in FIELDS]
-        order = np.argsort(joined[-1], kind="stable")
-        return HeldOut(*(values[order] for values in joined))
+        return in_order(self._every)
 
 
 @dataclass
@@ -80,12 +78,14 @@ class CrossFitted(CandidateAbstraction):
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not forecast."""
         assert isinstance(self.holdout, Collected)
-        said, support, ends = np.full((3, len(self.holdout.every().path)), np.nan)
+        said, support, ends, assumed = np.full((4, len(self.holdout.every().path)), np.nan)
+        holds = self._model.labels[label]
         for mine, chain, after in self._chains:
-            said[mine] = chain.forecasts(self._model.labels[label], horizon)[after]
+            said[mine] = chain.forecasts(holds, horizon)[after]
+            assumed[mine] = chain.assumed(holds, horizon)[after]
             ends[mine] = chain.forecasts(chain.states.ended, horizon)[after]
             support[mine] = chain.total[after]
-        return ForecastSet(said, support, ends)
+        return ForecastSet(said, support, ends, assumed)
 
 
 def folds_of(paths: Ints, seed: int) -> Ints:
@@ -129,6 +129,5 @@ class ForecastJudge:
             of = of_ends(happened[known], ended[known])
             rules[:, fold == number] = np.array([[happened[known].mean()], [of], [ended[known].mean()]])
         base, of, ends_base = rules[:, use]
-        ends = None if made.ends is None else made.ends[use]
-        events = Events(happened[use], paths[use], base, of, ends_base)
-        return skill((label, horizon), ForecastSet(made.said[use], made.support[use], ends), events)
+        events = Events(happened[use], self.outcomes.episodes()[use], base, of, ends_base)
+        return skill((label, horizon), made[use], events)

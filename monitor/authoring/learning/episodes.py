@@ -139,7 +139,7 @@ class Episodes:
         for reason, numbers in rows.unknown:
             self.left_out.add(reason, self.source, numbers)
         steps = steps_of(rows, self.conditions)
-        columns |= {"@segment": rows.segment, "@start": rows.start, "@taken": rows.taken}
+        columns |= {"@segment": rows.segment, "@episode": rows.episode, "@start": rows.start, "@taken": rows.taken}
         keep = rows.open_rows()
         self.open = {name: values[keep] for name, values in columns.items()}
         return steps
@@ -190,6 +190,7 @@ class Episodes:
             "@number": batch.places,
             "@order": order,
             "@segment": np.zeros(len(batch), np.int64),
+            "@episode": np.zeros(len(batch), np.int64),
             "@start": np.zeros(len(batch), np.bool_),
             "@taken": np.zeros(len(batch), np.int64),
             "@reward": np.zeros(len(batch)) if roles.reward is None else as_numbers(batch, roles.reward),

@@ -9,7 +9,7 @@ nothing about failures. Like the model, the rules learn their frequencies from o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,15 @@ EXACT: Final = 1e6
 
 CLASSES: Final = 10
 """Number of classes of the reliability diagram."""
+
+SMALL: Final = 0.02
+"""A difference of forecasts that does not matter."""
+
+MOST_ASSUMED: Final = 0.05
+"""Largest fraction of forecasts of a good model that rest mostly on what was never recorded."""
+
+NEVER_RECORDED: Final = "rest mostly on what was never recorded"
+"""Beginning of the problem that too many forecasts do so."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class ForecastSkill:
         log_gain: fraction of the loss (negative log score) of the base rate that the forecasts remove.
         end_gain: the same fraction for the rule that knows when episodes end; None if this rule does not apply.
         classes: the reliability diagram.
+        assumed: the forecasts that rest mostly on what was never recorded; None if there are none. They are assumptions
+            and not forecasts, so no other number includes them.
     """
 
     label: str
@@ -73,6 +84,7 @@ class ForecastSkill:
     log_gain: Estimate
     end_gain: Estimate | None
     classes: tuple[ForecastClass, ...]
+    assumed: ForecastClass | None = None
 
     @property
     def known(self) -> bool:
@@ -89,7 +101,13 @@ class ForecastSkill:
     def calibrated(self) -> bool:
         """True if the mean forecast is within the interval of the frequency, or within 0.02 of it."""
         off = max(self.happened.low - self.said, self.said - self.happened.high)
-        return off <= 0 or abs(self.said - self.happened.value) <= 0.02
+        return off <= 0 or abs(self.said - self.happened.value) <= SMALL
+
+    @property
+    def problem(self) -> str:
+        """That too many forecasts rest mostly on what was never recorded; "" if not."""
+        apart = 0 if self.assumed is None else self.assumed.count
+        return too_many_assumed(self.label, self.horizon, apart, self.count + apart)
 
 
 @dataclass(frozen=True)
@@ -97,11 +115,38 @@ class ForecastSet:
     """Forecasts [n]: probabilities, and for each the number of recorded steps or draws that it is based on.
 
     `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or only in part.
+    `assumed`: the part of `said` that comes from what was never recorded, where the event is assumed; None: no part.
     """
 
     said: Floats
     support: Floats
     ends: Floats | None = None
+    assumed: Floats | None = None
+
+    @property
+    def mostly_assumed(self) -> Bools:
+        """Which forecasts rest mostly on what was never recorded, [n]."""
+        return np.zeros(len(self.said), np.bool_) if self.assumed is None else mostly_assumed(self.said, self.assumed)
+
+    def __getitem__(self, rows: Bools) -> ForecastSet:
+        """Return some of the forecasts."""
+        ends, assumed = (None if each is None else each[rows] for each in (self.ends, self.assumed))
+        return ForecastSet(self.said[rows], self.support[rows], ends, assumed)
+
+
+def mostly_assumed(said: Floats, assumed: Floats) -> Bools:
+    """Return which forecasts [n] owe over half of their value, and more than `SMALL`, to the part that is `assumed`."""
+    return np.asarray((2 * assumed > said) & (assumed > SMALL))
+
+
+def too_many_assumed(label: str, horizon: int, assumed: int, total: int) -> str:
+    """Return the problem that too many of `total` forecasts rest mostly on what was never recorded; "" if not."""
+    if assumed <= MOST_ASSUMED * total:
+        return ""
+    return (
+        f"{assumed / total:.0%} of the forecasts of '{label}' within {horizon} step{'s' * (horizon > 1)} "
+        f"{NEVER_RECORDED}: nothing is known there; record more, or use coarser bins"
+    )
 
 
 @dataclass(frozen=True)
@@ -110,7 +155,7 @@ class Events:
 
     Attributes:
         happened: whether the event happened within the horizon.
-        paths: episode of each step.
+        episodes: episode of each step.
         base: the base rate, computed from other episodes than the step's.
         of_ends: fraction of ends within the horizon that have the event, computed likewise; NaN if ends say nothing
             about the event.
@@ -118,44 +163,58 @@ class Events:
     """
 
     happened: Bools
-    paths: Ints
+    episodes: Ints
     base: Floats
     of_ends: Floats
     ends_base: Floats
 
+    def __getitem__(self, rows: Bools) -> Events:
+        """Return some of the outcomes."""
+        return Events(
+            self.happened[rows], self.episodes[rows], self.base[rows], self.of_ends[rows], self.ends_base[rows]
+        )
+
 
 def skill(what: tuple[str, int], forecasts: ForecastSet, events: Events) -> ForecastSkill:
     """Return the skill of forecasts [n]. `what`: label and horizon. `events`: the outcomes, [n]."""
-    happened, paths = events.happened, events.paths
+    apart = forecasts.mostly_assumed
+    if apart.any():
+        found = ForecastClass(
+            int(apart.sum()),
+            float(forecasts.said[apart].mean()),
+            frequency(events.happened[apart], events.episodes[apart]),
+        )
+        return replace(skill(what, forecasts[~apart], events[~apart]), assumed=found)
+    happened, episodes = events.happened, events.episodes
     if not len(happened):
-        nothing = mean(np.zeros(0), paths)
+        nothing = mean(np.zeros(0), episodes)
         return ForecastSkill(*what, 0, 0, 0, np.nan, nothing, np.nan, np.nan, np.nan, nothing, None, ())
     score = log_score(smoothed(forecasts.said, forecasts.support, events.base), happened)
     base = log_score(events.base, happened)
     end_gain = None
     if forecasts.ends is not None and not np.isnan(events.of_ends).any():
         rule = smoothed(forecasts.ends, forecasts.support, events.ends_base) * events.of_ends
-        end_gain = _relative(score, log_score(rule, happened), paths)
+        end_gain = _relative(score, log_score(rule, happened), episodes)
     return ForecastSkill(
         *what,
         count=len(happened),
-        episodes=len(np.unique(paths)),
-        eventful=len(np.unique(paths[happened])),
+        episodes=len(np.unique(episodes)),
+        eventful=len(np.unique(episodes[happened])),
         said=float(forecasts.said.mean()),
-        happened=frequency(happened, paths),
+        happened=frequency(happened, episodes),
         base=float(events.base.mean()),
         brier=float(((forecasts.said - happened) ** 2).mean()),
         base_brier=float(((events.base - happened) ** 2).mean()),
-        log_gain=_relative(score, base, paths),
+        log_gain=_relative(score, base, episodes),
         end_gain=end_gain,
-        classes=_classes(forecasts.said, happened, paths),
+        classes=_classes(forecasts.said, happened, episodes),
     )
 
 
-def _relative(score: Floats, rule: Floats, paths: Ints) -> Estimate:
+def _relative(score: Floats, rule: Floats, episodes: Ints) -> Estimate:
     """Return the fraction of a rule's loss that the forecasts remove. The interval treats the rule's loss as exact."""
     loss = -float(rule.mean())
-    return mean((score - rule) / loss if loss else score - rule, paths)
+    return mean((score - rule) / loss if loss else score - rule, episodes)
 
 
 def of_ends(happened: Bools, ended: Bools) -> float:
@@ -180,10 +239,12 @@ def log_score(said: Floats, happened: Bools) -> Floats:
     return np.asarray(np.log(np.maximum(np.where(happened, said, 1 - said), LEAST)))
 
 
-def _classes(said: Floats, happened: Bools, paths: Ints) -> tuple[ForecastClass, ...]:
+def _classes(said: Floats, happened: Bools, episodes: Ints) -> tuple[ForecastClass, ...]:
     tenth = np.minimum((said * CLASSES).astype(np.int64), CLASSES - 1)
     found = []
     for number in np.unique(tenth).tolist():
         here = tenth == number
-        found.append(ForecastClass(int(here.sum()), float(said[here].mean()), frequency(happened[here], paths[here])))
+        found.append(
+            ForecastClass(int(here.sum()), float(said[here].mean()), frequency(happened[here], episodes[here]))
+        )
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,6 +26,7 @@ class HeldOut:
     """Held-out transitions [n], one path after another, each in order.
 
     `earlier`: [n, 2] state and action one step earlier; -1: not known. `path`: number of the path.
+    `episode`: number of the episode, which gaps divide into paths.
     """
 
     state: Ints
@@ -32,9 +34,25 @@ class HeldOut:
     code: Ints
     earlier: Ints
     path: Ints
+    episode: Ints
+
+    @classmethod
+    def of(cls, steps: Steps, rows: Bools | slice) -> HeldOut:
+        """Return the transitions in some of the rows of a batch."""
+        return cls(
+            steps.state[rows], steps.action[rows], steps.code[rows], steps.earlier[rows], steps.segment[rows],
+            steps.episode[rows],
+        )  # fmt: skip
 
 
-FIELDS: Final = ("state", "action", "code", "earlier", "path")
+def in_order(parts: Sequence[HeldOut]) -> HeldOut:
+    """Return the transitions of all parts, one path after another."""
+    joined = {name: np.concatenate([getattr(part, name) for part in (NOTHING, *parts)]) for name in FIELDS}
+    order = np.argsort(joined["path"], kind="stable")
+    return HeldOut(**{name: values[order] for name, values in joined.items()})
+
+
+FIELDS: Final = ("state", "action", "code", "earlier", "path", "episode")
 NOTHING: Final = HeldOut(*(np.zeros((0, 2) if name == "earlier" else 0, np.int64) for name in FIELDS))
 
 
@@ -71,8 +89,7 @@ class Holdout:
         for (rows, outcomes), context in zip(self.histories, contexts, strict=True):
             self._count(rows, outcomes, context, steps.code[used])
         if self._kept < HELD:
-            kept = steps.state[out], steps.action[out], steps.code[out], steps.earlier[out], steps.segment[out]
-            self._parts.append(HeldOut(*kept))
+            self._parts.append(HeldOut.of(steps, out))
             self._kept += int(out.sum())
 
     def _count(self, rows: Table, outcomes: Table, context: Ints, codes: Ints) -> None:
@@ -85,9 +102,7 @@ class Holdout:
 
     def held(self) -> HeldOut:
         """Return the held-out transitions."""
-        joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._parts)]) for name in FIELDS]
-        order = np.argsort(joined[-1], kind="stable")
-        return HeldOut(*(values[order] for values in joined))
+        return in_order(self._parts)
 
 
 def held_out(paths: Ints, seed: int, fraction: float, begin: float = 0.0) -> Bools:

@@ -21,7 +21,7 @@ REASONS: Final = 8
 
 DEFAULT: Final = "0.1%,5%"
 
-MISSING: Final = ("is empty or not finite", "taken for missing")
+MISSING: Final = ("is empty or not finite", "taken for missing", "is no number")
 """Last parts of the reasons for rows in which only a value is missing."""
 
 ADVICE: Final = {

@@ -107,7 +107,8 @@ class LinkedRows:
     has the state after its step. `final_state`: True if the row has no step; directly after the last step of an
     episode, such a row is the final state. `has_final_state`: True if a final state follows. `taken`: number of steps
     of the episode before the row. `unordered`: True if the row's order does not fit; if any row is unordered, the other
-    attributes are not set. `unknown`: reasons, and numbers of rows whose step is unknown for this reason.
+    attributes are not set. `segment`, `episode`: number of the first row of the path and of the episode, which gaps
+    divide into paths. `unknown`: reasons, and numbers of rows whose step is unknown for this reason.
     """
 
     def __init__(
@@ -143,7 +144,8 @@ class LinkedRows:
         previous = np.concatenate([order[:carried], [newest], order[carried:-1]])
         self.late = self.start & (order > 1) if self.counts_up else np.zeros(self.count, np.bool_)
         self.continued = int((self.late & (order == previous + 1)).sum())
-        self.segment = self._segments()
+        self.segment = self._numbers((self.before < 0)[self.sorted], "@segment")
+        self.episode = self._numbers(self._heads, "@episode")
 
     def _link(self, values: AnyArray, counts_up: bool | None) -> None:  # noqa: FBT001
         key = _episode(self.columns, self.roles)
@@ -189,12 +191,12 @@ class LinkedRows:
         gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))
         missed = ~linked & ((lost > 0) | gone)  # a row that was left out may have been the first row of the episode
         self._count_steps(linked, rise, np.where(linked, lost, lost + gone))
+        self._heads = ~linked
         linked &= ~gap & ~cut
         self.before = np.full(self.count, -1)
         self.before[self.sorted[linked]] = self.sorted[np.flatnonzero(linked) - 1]
         self.start = np.zeros(self.count, np.bool_)
-        self.start[self.sorted] = ~linked & ~gap & ~cut & ~missed
-        self.start &= self.fresh & ~self.final_state
+        self.start[self.sorted] = self._heads & ~missed & (self.fresh & ~self.final_state)[self.sorted]
         self.final = np.ones(self.count, np.bool_)
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
 
@@ -270,13 +272,15 @@ class LinkedRows:
         where = f"{self.source}, row {self.columns['@number'][self.sorted[place]]}"
         return unordered(where, str(self.roles.order), (order[place - 1], order[place]), None)
 
-    def _segments(self) -> Ints:
-        """Return the path of each row, identified by the number of its first row."""
-        head = (self.before < 0)[self.sorted]
-        own = np.where(self.fresh, self.columns["@row"], self.columns["@segment"])[self.sorted]
-        segment = np.zeros(self.count, np.int64)
-        segment[self.sorted] = own[head][np.cumsum(head) - 1]
-        return segment
+    def _numbers(self, heads: Bools, name: str) -> Ints:
+        """Return for each row the number of the first row of its path or of its episode.
+
+        `heads`: whether a row is the first one, in the sorted order. `name`: column of the numbers of carried rows.
+        """
+        own = np.where(self.fresh, self.columns["@row"], self.columns[name])[self.sorted]
+        found = np.zeros(self.count, np.int64)
+        found[self.sorted] = own[heads][np.cumsum(heads) - 1]
+        return found
 
     def open_rows(self) -> Ints:
         """Return the last row of each open episode, for the newest `MAX_OPEN` episodes."""

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtri
 
 from monitor.arrays import Bools, Floats, Ints
+from monitor.authoring.learning.forecast_skill import mostly_assumed, too_many_assumed
 from monitor.authoring.learning.holdout import HISTORIES, HeldOut, Holdout, mixed_histories
 from monitor.authoring.learning.states import States
 from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally, mixed
@@ -84,7 +85,8 @@ class LabelCalibration:
 
     `bins`: (number, mean forecast, frequency) of the forecasts in each tenth. `gap`: mean forecast minus frequency.
     `error`: standard error of the gap if the forecasts are right. `cut`: number of forecasts left out because the
-    recording ends too early.
+    recording ends too early. `assumed`: number of forecasts left out because they rest mostly on what was never
+    recorded.
     """
 
     label: str
@@ -94,11 +96,12 @@ class LabelCalibration:
     error: float
     bins: tuple[tuple[int, float, float], ...]
     cut: int
+    assumed: int = 0
 
     @property
     def unjudged(self) -> bool:
-        """True if more than a tenth of the forecasts were cut off."""
-        return self.cut * 10 > self.count + self.cut
+        """True if there is no forecast, or if more than a tenth of the forecasts were cut off."""
+        return not self.count or self.cut * 10 > self.count + self.cut
 
     @property
     def wrong(self) -> bool:
@@ -182,7 +185,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
         coverage=_coverage(train, held, states.base * model.actions),
         simpler=tuple(_gain(name, values, own, held.path) for name, values in _simpler(likely, held).items()),
         histories=_histories(holdout, held, own),
-        calibrations=tuple(each for each in calibrations if each.count),
+        calibrations=tuple(each for each in calibrations if each.count or each.assumed),
         scarce=() if first is None else _scarce(chain, model, model.labels[first]),
         full=holdout.full,
     )
@@ -346,13 +349,22 @@ class Chain:
             values = np.where(label, 1.0, self.matrix @ values)
         return values
 
+    def assumed(self, label: Bools, horizon: int) -> Floats:
+        """Return the part of each forecast that comes from states that were never left in the recordings, [S].
+
+        What follows there is not known. If the label holds in `elsewhere`, it is assumed to follow.
+        """
+        known = label & (np.arange(len(label)) != self.states.elsewhere)
+        return self.forecasts(label, horizon) - self.forecasts(known, horizon)
+
 
 def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: HeldOut) -> LabelCalibration:
     """Compare forecasts with outcomes. Each forecast begins where the forecast before ended, so they do not overlap."""
     forecasts = chain.forecasts(label, horizon)
+    unknown = mostly_assumed(forecasts, chain.assumed(label, horizon))
     predicted: list[float] = []
     happened: list[bool] = []
-    cut = 0
+    cut = assumed = 0
     for path, ended in _paths(held, chain.states):
         holds = label[path]
         for begin in range(0, len(path) - 1, horizon):
@@ -361,9 +373,12 @@ def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: Held
             if not ended and begin + horizon >= len(path):
                 cut += 1
                 continue
+            if unknown[path[begin]]:
+                assumed += 1
+                continue
             predicted.append(float(forecasts[path[begin]]))
             happened.append(bool(holds[begin : begin + horizon + 1].any()))
-    return _compared(name, horizon, np.array(predicted), np.array(happened, np.bool_), cut)
+    return replace(_compared(name, horizon, np.array(predicted), np.array(happened, np.bool_), cut), assumed=assumed)
 
 
 def _compared(name: str, horizon: int, predicted: Floats, happened: Bools, cut: int) -> LabelCalibration:
@@ -444,6 +459,12 @@ def problems_of(report: ModelReport) -> tuple[str, ...]:
         f"forecasts of '{each.label}' within {each.horizon} step{'s' * (each.horizon > 1)} are wrong: {each.fault}"
         for each in wrong.values()
     ]
+    assumed = {
+        each.label: problem
+        for each in report.calibrations
+        if (problem := too_many_assumed(each.label, each.horizon, each.assumed, each.count + each.assumed))
+    }
+    found += assumed.values()
     if cover.thin > 0.05:
         found.append(
             f"{cover.thin:.0%} of held-out steps are in rows with fewer than {ENOUGH} visits; use coarser bins"

@@ -23,31 +23,32 @@ class Outcomes:
     unsafe: Bools
     fraction: float = 0.2
     begin: float = 0.0
-    _parts: list[tuple[Bools, Bools, Bools, Bools, Ints]] = field(default_factory=list)
+    _parts: list[tuple[Bools, Bools, Bools, Bools, Ints, Ints]] = field(default_factory=list)
     _kept: int = 0
 
     @classmethod
-    def of_label(cls, holds: Bools, ended: Bools, path: Ints) -> Outcomes:
+    def of_label(cls, holds: Bools, ended: Bools, path: Ints, episode: Ints) -> Outcomes:
         """Return the outcomes of all transitions [n], for one label that is known after each of them."""
         found, never = cls(0, np.ones(1, np.bool_), fraction=1.0), np.zeros((len(holds), 1), np.bool_)
-        found._take((holds[:, np.newaxis], never, never), ended, path)
+        found._take((holds[:, np.newaxis], never, never), ended, (path, episode))
         return found
 
     def add(self, steps: Steps) -> None:
         """Add the transitions of a batch."""
         lost = unknown_at(steps.code, len(self.unsafe))
-        self._take((steps.arrived, steps.unmeasured, lost), is_end(steps.code), steps.segment)
+        self._take((steps.arrived, steps.unmeasured, lost), is_end(steps.code), (steps.segment, steps.episode))
 
-    def _take(self, labels: tuple[Bools, Bools, Bools], ended: Bools, path: Ints) -> None:
-        """Add transitions [n]: their labels, whether each ends an episode, and their paths.
+    def _take(self, labels: tuple[Bools, Bools, Bools], ended: Bools, of: tuple[Ints, Ints]) -> None:
+        """Add transitions [n]: their labels, whether each ends an episode, and `of` which path and episode they are.
 
         `labels`: three arrays [n, L]: the labels that hold afterwards, where a value for them is missing, and where the
         last state is missing.
         """
+        path, episode = of
         out = held_out(path, self.seed, self.fraction, self.begin)
         if self._kept < HELD:
             arrived, unmeasured, lost = (each[out] for each in labels)
-            self._parts.append((arrived, unmeasured, lost, ended[out], path[out]))
+            self._parts.append((arrived, unmeasured, lost, ended[out], path[out], episode[out]))
             self._kept += int(out.sum())
 
     def events(self, horizon: int, *, assumed: bool = True) -> tuple[Bools, Bools]:
@@ -58,7 +59,7 @@ class Outcomes:
         Paths come one after another, as in `Holdout.held`. At an end whose state was not recorded, an unsafe label
         holds, as in tables; with `assumed` False it is missing there.
         """
-        arrived, unmeasured, lost, ended, path = self._joined()
+        arrived, unmeasured, lost, ended, path, _ = self._joined()
         arrived, unmeasured = (arrived | (lost & self.unsafe), unmeasured) if assumed else (arrived, unmeasured | lost)
         number = np.arange(len(path))
         last = np.searchsorted(path, path, side="right") - 1
@@ -70,20 +71,25 @@ class Outcomes:
 
     def ends(self, horizon: int) -> Bools:
         """Return whether the episode ends within `horizon` steps after each transition, [n]."""
-        *_, ended, path = self._joined()
+        *_, ended, path, _ = self._joined()
         last = np.searchsorted(path, path, side="right") - 1
         return np.asarray(ended[last] & (np.arange(len(path)) + horizon >= last))
 
     def paths(self) -> Ints:
         """Return the path of each transition."""
+        return self._joined()[-2]
+
+    def episodes(self) -> Ints:
+        """Return the episode of each transition. Gaps divide an episode into paths."""
         return self._joined()[-1]
 
-    def _joined(self) -> tuple[Bools, Bools, Bools, Bools, Ints]:
+    def _joined(self) -> tuple[Bools, Bools, Bools, Bools, Ints, Ints]:
         none, labels = np.zeros(0, np.bool_), np.zeros((0, len(self.unsafe)), np.bool_)
-        parts = [(labels, labels, labels, none, np.zeros(0, np.int64)), *self._parts]
-        arrived, unmeasured, lost, ended, path = (np.concatenate(each) for each in zip(*parts, strict=True))
+        whole = np.zeros(0, np.int64)
+        parts = [(labels, labels, labels, none, whole, whole), *self._parts]
+        arrived, unmeasured, lost, ended, path, episode = (np.concatenate(each) for each in zip(*parts, strict=True))
         order = np.argsort(path, kind="stable")
-        return arrived[order], unmeasured[order], lost[order], ended[order], path[order]
+        return arrived[order], unmeasured[order], lost[order], ended[order], path[order], episode[order]
 
 
 def _following(marks: Bools) -> Ints:

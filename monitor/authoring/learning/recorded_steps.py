@@ -25,6 +25,7 @@ class Steps:
     Attributes:
         state, action, code, reward: parts of a transition; `code` is the code of the successor.
         segment: number of the path of a transition; a path is an episode, or a part of an episode between gaps.
+        episode: number of the episode of a transition.
         earlier: [n, 2] state and action one step earlier on the same path; -1: not known.
         arrived: [n, L] whether the labels' conditions hold after the transition, independent of its state.
         unmeasured: [n, L] whether these are unknown because a value is missing in a state that was recorded.
@@ -45,6 +46,7 @@ class Steps:
     code: Ints
     reward: Floats
     segment: Ints
+    episode: Ints
     earlier: Ints
     arrived: Bools
     unmeasured: Bools
@@ -65,7 +67,8 @@ def no_steps(roles: Roles, conditions: Sequence[Condition]) -> Steps:
     none = np.zeros(0, np.int64)
     marks, features = np.zeros((0, len(conditions)), np.bool_), np.zeros((0, len(roles.observation)))
     return Steps(
-        state=none, action=none, code=none, reward=np.zeros(0), segment=none, earlier=np.zeros((0, 2), np.int64),
+        state=none, action=none, code=none, reward=np.zeros(0), segment=none, episode=none,
+        earlier=np.zeros((0, 2), np.int64),
         arrived=marks, unmeasured=marks, visited=none, holds=marks, known=marks, features=features, starts=none,
         late=none, continued=0, alone=0, gaps=0, mismatches=0,
     )  # fmt: skip
@@ -156,6 +159,7 @@ def _made(
         code=np.asarray(codes, np.int64),
         reward=rewards,
         segment=rows.segment[taken],
+        episode=rows.episode[taken],
         earlier=_earlier(rows, taken),
         arrived=arrived[0][order],
         unmeasured=arrived[1][order],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,9 @@ Missing = Mapping[str, tuple[float | str, ...]]
 
 APART: Final = 3.0
 """A value is far outside if the gap to the other values is at least this many times their whole range."""
+
+NEGATIVE: Final = 2
+"""Largest number of different negative values that are doubtful among numbers that are otherwise never negative."""
 
 REPEATED: Final = 2
 """A far value that occurs at least this often is not a single odd reading."""
@@ -41,23 +45,30 @@ TEXTS: Final = MISSING - {"none", "na"}
 
 COMMON: Final = 0.05
 
+RARE: Final = 0.01
+"""Largest fraction of a value that is doubtful because it is rare."""
+
+DOUBTFUL: Final = frozenset({"err", "error", "fault", "invalid", "unavailable", "undefined", "unknown"})
+"""Texts in lower case that may say that there is no value. They may also be names."""
+
 HUGE: Final = 1e20
 """No quantity in its usual unit is as large. Formats of weather data fill with 9.97e36."""
 
 
 @dataclass(frozen=True)
 class FarValue:
-    """A value far outside the other values of its column.
+    """A value far outside the other values of its column, or doubtful for another reason.
 
-    `count`: number of its occurrences. `low`, `high`: range of the other values. `sentinel`: True if it stands for a
-    missing value, because it repeats and has a form that loggers use.
+    `count`: number of its occurrences. `low`, `high`: range of the other values; NaN for texts. `sentinel`: True if it
+    stands for a missing value, because it repeats and has a form that loggers use. `why`: what is doubtful.
     """
 
-    value: float
+    value: float | str
     count: int
-    low: float
-    high: float
-    sentinel: bool
+    low: float = math.nan
+    high: float = math.nan
+    sentinel: bool = False
+    why: str = "far outside"
 
 
 def number_text(value: float | str) -> str:
@@ -108,6 +119,49 @@ def far_values(values: AnyArray) -> list[FarValue]:
         FarValue(value, count, least, most, sentinel=count >= REPEATED and is_conventional(value))
         for value, count in ((float(kinds[place]), int(counts[place])) for place in outside)
     ]
+
+
+def doubtful_values(values: AnyArray) -> list[FarValue]:
+    """Return the rare values of a column [n] that a person should look at, besides `far_values`.
+
+    These are the largest and the smallest number if it has a form that loggers use for a missing value and lies outside
+    the others by half their range; one or two negative whole numbers among numbers that are otherwise never negative;
+    and texts that may say that there is no value. They are never taken for missing: they may be readings.
+
+    >>> [(one.value, one.why) for one in doubtful_values(np.array([*range(100)] * 9 + [255, -1, -1]))]
+    [(-1.0, 'rare, the others are never negative'), (255.0, 'rare, outside the others')]
+    >>> [one.value for one in doubtful_values(np.array(["up", "down"] * 99 + ["ERR"]))]
+    ['ERR']
+    """
+    if not len(values) or values.dtype.kind not in "ifU":
+        return []
+    kinds, counts = np.unique(values[~is_missing(values)], return_counts=True)
+    most = RARE * len(values)
+    if values.dtype.kind == "U":
+        pairs = zip(kinds.tolist(), counts.tolist(), strict=True)
+        return [
+            FarValue(text, n, why="rare, perhaps no value")
+            for text, n in pairs
+            if n <= most and text.lower() in DOUBTFUL
+        ]
+    kinds = kinds.astype(np.float64)
+    if int(counts.sum()) < ROWS or len(kinds) <= LEAST:
+        return []
+    found: list[FarValue] = []
+    below = int((kinds < 0).sum())
+    whole = bool((kinds[:below] == np.floor(kinds[:below])).all())
+    if 0 < below <= NEGATIVE and whole and counts[:below].sum() <= most:
+        why = "rare, the others are never negative"
+        pairs = zip(kinds[:below].tolist(), counts[:below].tolist(), strict=True)
+        found += [FarValue(value, n, float(kinds[below]), float(kinds[-1]), why=why) for value, n in pairs]
+        kinds, counts = kinds[below:], counts[below:]
+    for end, rest in ((0, slice(1, None)), (-1, slice(None, -1))):
+        value, others = float(kinds[end]), kinds[rest]
+        gap = min(abs(value - float(others[0])), abs(value - float(others[-1])))
+        if counts[end] <= most and is_conventional(value) and 2 * gap >= others[-1] - others[0] > 0:
+            low, high = float(others[0]), float(others[-1])
+            found.append(FarValue(value, int(counts[end]), low, high, why="rare, outside the others"))
+    return sorted(found, key=lambda one: one.value)
 
 
 def missing_texts(values: AnyArray) -> tuple[str, ...]:

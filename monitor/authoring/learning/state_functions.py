@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from monitor.authoring.learning.row_files import START, FilePosition, RowFile, R
 from monitor.errors import ModelError
 from monitor.user_code import explained, load_object
 
+TRIED: Final = 1_000
+"""Number of rows on which a function is tried, to see which columns it reads."""
+
 
 def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
     """Return the name and the function of `module.py:function`. Raises ModelError if it cannot be loaded.
@@ -22,6 +25,53 @@ def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
     row: whole numbers from 0, or names.
     """
     return f"{reference.rpartition(':')[2]}()", load_object(reference, ModelError)
+
+
+def columns_read(reference: str, columns: Mapping[str, AnyArray]) -> frozenset[str]:
+    """Return the names of the columns that the function of a reference reads in the first `TRIED` of some rows.
+
+    If the function fails there, return all names. Its error is raised later, with the rows. Raises ModelError if the
+    function cannot be loaded.
+    """
+    _, function = state_function(reference)
+    row = _Noted({name: values[:TRIED] for name, values in columns.items()})
+    try:
+        function(row)
+    except Exception:  # noqa: BLE001 - the user's function may raise anything
+        return frozenset(columns)
+    return frozenset(row.read & columns.keys())
+
+
+class _Noted(dict[str, AnyArray]):
+    """Columns that note which of them are read. Iteration reads all."""
+
+    def __init__(self, columns: Mapping[str, AnyArray]) -> None:
+        super().__init__(columns)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> AnyArray:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as dict
+        self.read.add(name)
+        return super().get(name, default)
+
+    def pop(self, name: str, *default: Any) -> Any:  # noqa: ANN401 - as dict
+        self.read.add(name)
+        return super().pop(name, *default)
+
+    def __iter__(self) -> Iterator[str]:
+        self.read.update(super().keys())
+        return super().__iter__()
+
+    def items(self) -> Any:  # noqa: ANN401 - as dict
+        self.read.update(super().keys())
+        return super().items()
+
+    def values(self) -> Any:  # noqa: ANN401 - as dict
+        self.read.update(super().keys())
+        return super().values()
 
 
 class Computed(RowsOf):

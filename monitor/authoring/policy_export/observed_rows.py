@@ -87,11 +87,12 @@ def observed_rows(
     roles: Roles,
     state_of: Callable[[RowBatch], Ints] | None = None,
     first: int | None = None,
+    also: Sequence[str] = (),
 ) -> ObservedRows:
     """Return at most `MOST` rows of recordings, spread evenly over all rows. Rows without a state are left out.
 
     `state_of`: returns the state of each row of a batch; negative: not known. `first`: return only this number of the
-    first rows.
+    first rows. `also`: further columns that `state_of` reads.
     """
     names = offered(sources[0].names(), roles)
     needed = (*roles.state, *roles.inputs)
@@ -99,7 +100,7 @@ def observed_rows(
     of: list[int] = []
     places: list[tuple[str, int]] = []
     stride, seen = 1, 0
-    for batch in chain.from_iterable(source.batches(names) for source in sources):
+    for batch in chain.from_iterable(source.batches((*names, *also)) for source in sources):
         whole = batch.whole()
         numbers = whole.places
         values = {name: _plain(whole.columns[name]) for name in names if name in whole.columns}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from monitor.arrays import AnyArray
+from monitor.arrays import AnyArray, Bools
 from monitor.authoring.learning.left_out import RowLimit
 from monitor.authoring.policy_export.observed_rows import ObservedRows
 from monitor.authoring.policy_export.original import MEMORY, Anything
@@ -107,7 +107,7 @@ class RowFunction:
         if failed.any():
             notes.append(f"on {failed.sum():,} rows it failed: {found[at[np.argmax(failed)]]}")
         values = np.stack([answers[n] for n in at[kept].tolist()])
-        return Answered(rows[kept], values, tuple(notes))
+        return Answered(rows[kept], values, tuple(notes), kept)
 
     def _again(self, rows: ObservedRows, first: Mapping[int, int], answers: Mapping[int, AnyArray], model: MDP) -> None:
         """Raise PolicyError if the function returns another result when it is called again."""
@@ -158,11 +158,15 @@ MISSING: Final = object()
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """Results of a policy on recorded rows: `rows` [k], `values` [k] or [k, A], and notes on rows without a result."""
+    """Results of a policy on recorded rows: `rows` [k], `values` [k] or [k, A], and notes on rows without a result.
+
+    `kept`: which of the given rows these are; None: all.
+    """
 
     rows: ObservedRows
     values: AnyArray
     notes: tuple[str, ...] = ()
+    kept: Bools | None = None
 
 
 class _Row(dict[str, object]):

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.authoring.learning.forecast_skill import ForecastSkill
+from monitor.authoring.learning.forecast_skill import NEVER_RECORDED, ForecastSkill
 from monitor.authoring.learning.model_report import Gain
 from monitor.authoring.proposal.measure import Measured
 from monitor.statistics.clusters import Estimate, proportion, ratio
@@ -45,7 +45,7 @@ class AlarmRates:
         return ratio(self._counts(part), self._counts(whole))
 
     def _counts(self, name: str) -> Floats:
-        return np.array([getattr(path, name) for path in self.measured.paths], np.float64)
+        return np.array([getattr(path, name) for path in self.measured.episodes], np.float64)
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,16 @@ class Assessment:
         return max(mine or judged, key=lambda each: (each.better, each.log_gain.low), default=None)
 
     @property
+    def reasons(self) -> tuple[str, ...]:
+        """The problems, and that too many of the main forecasts rest on what was never recorded."""
+        said = any(NEVER_RECORDED in each for each in self.problems)
+        return (*self.problems, *([self.main.problem] if self.main and self.main.problem and not said else []))
+
+    @property
     def good(self) -> bool:
         """True if no result counts against the model."""
         main = self.main
-        return not self.problems and not self.refused and (main is None or (main.better and main.calibrated))
+        return not self.reasons and not self.refused and (main is None or (main.better and main.calibrated))
 
     @property
     def doubt(self) -> str:
@@ -104,4 +110,4 @@ class Assessment:
             return f"its forecasts of '{self.label}' are no better than the base rate"
         if self.main is not None and not self.main.calibrated:
             return f"its forecasts of '{self.label}' were wrong"
-        return self.problems[0].partition(";")[0]
+        return self.reasons[0].partition(";")[0]

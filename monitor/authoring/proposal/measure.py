@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from monitor.alarm.machine import Alarm, assess, next_alarm
 from monitor.arrays import Bools
-from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
+from monitor.authoring.proposal.paths import RecordedPath, episodes_of, unsafe_events
 from monitor.exact.verdict import regret_outcome
 from monitor.logic.comparison import passes
 from monitor.model.action_names import ActionNames
@@ -78,6 +78,7 @@ class Measured:
         first: number of the path with the first alarm that preceded an event, else with the first alarm, or None.
         leads: number of steps from each such alarm to its event.
         paths: the counts of each path.
+        episodes: the counts of each episode, which gaps divide into paths.
     """
 
     candidate: CandidateFormula
@@ -93,6 +94,7 @@ class Measured:
     first: int | None
     leads: tuple[int, ...] = ()
     paths: tuple[PathAlarms, ...] = ()
+    episodes: tuple[PathAlarms, ...] = ()
 
     @property
     def per_thousand(self) -> float:
@@ -292,7 +294,9 @@ def summary_of(
         warned += [number] if any(before) else []
         false = sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a in alarms)
         counts.append(PathAlarms(len(path.actions), len(alarms), false, len(entered), len(found)))
-    steps, fired, false, events, preceded = (sum(each) for each in zip(PathAlarms(0, 0, 0, 0, 0), *counts, strict=True))
+    of = episodes_of(paths)
+    episodes = [_total([counts[n] for n in np.flatnonzero(of == one).tolist()]) for one in dict.fromkeys(of.tolist())]
+    steps, fired, false, events, preceded = _total(episodes)
     return Measured(
         candidate=candidate,
         steps=steps,
@@ -307,4 +311,9 @@ def summary_of(
         first=min(warned or trace.alarms, default=None),
         leads=tuple(leads),
         paths=tuple(counts),
+        episodes=tuple(episodes),
     )
+
+
+def _total(counts: Sequence[PathAlarms]) -> PathAlarms:
+    return PathAlarms(*(sum(each) for each in zip(PathAlarms(0, 0, 0, 0, 0), *counts, strict=True)))

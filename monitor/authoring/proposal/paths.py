@@ -31,11 +31,13 @@ class RecordedPath:
         states: [n + 1] states of the model.
         actions: [n].
         ended: True if the episode terminated in the last state.
+        episode: number of the episode; None: the path is a whole episode.
     """
 
     states: Ints
     actions: Ints
     ended: bool
+    episode: int | None = None
 
 
 def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
@@ -48,7 +50,8 @@ def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
     found = []
     for lo, hi in zip(begins, [*begins[1:], len(held.path)], strict=True):
         states = np.append(where.of_base(held.state[lo:hi]), after[hi - 1])
-        found.append(RecordedPath(states, where.of_action(held.action[lo:hi]), bool(ended[hi - 1])))
+        actions = where.of_action(held.action[lo:hi])
+        found.append(RecordedPath(states, actions, bool(ended[hi - 1]), int(held.episode[lo])))
     return found
 
 
@@ -106,4 +109,11 @@ def outcomes_of(paths: Sequence[RecordedPath], unsafe: Bools) -> Outcomes:
     ended = np.zeros(sum(lengths), np.bool_)
     ended[np.cumsum(lengths)[np.array(lengths) > 0] - 1] = [path.ended for path in paths if len(path.actions)]
     after = np.concatenate([np.zeros(0, np.int64), *(path.states[1:] for path in paths)])
-    return Outcomes.of_label(unsafe[after], ended, np.repeat(np.arange(len(paths)), lengths))
+    episodes = np.repeat(episodes_of(paths), lengths)
+    return Outcomes.of_label(unsafe[after], ended, np.repeat(np.arange(len(paths)), lengths), episodes)
+
+
+def episodes_of(paths: Sequence[RecordedPath]) -> Ints:
+    """Return a number of the episode of each path."""
+    names = [path.episode if path.episode is not None else -1 - number for number, path in enumerate(paths)]
+    return np.array(names, np.int64)

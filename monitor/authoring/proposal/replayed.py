@@ -114,6 +114,7 @@ class Replay:
         read: returns the model's own state for an observation; raises InputError.
         states: states of all steps so far.
         paths: indices in `states` of the steps of each path.
+        episodes: number of the episode of each path.
         refused: number of messages whose state or action the model does not have.
         times: times of the first and of the last step, in seconds since the epoch.
     """
@@ -122,13 +123,14 @@ class Replay:
     read: Callable[[Observation], object]
     states: list[object] = field(default_factory=list)
     paths: list[list[int]] = field(default_factory=list)
+    episodes: list[int] = field(default_factory=list)
     ended: dict[int, bool] = field(default_factory=dict)
     refused: int = 0
     times: tuple[float, float] | None = None
     _newest: dict[str, tuple[object, int, int]] = field(default_factory=dict)
     _places: dict[tuple[str, object, int], tuple[int, int]] = field(default_factory=dict)
     _alarms: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
-    _values: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
+    _values: dict[str, dict[tuple[int, int], tuple[float, float]]] = field(default_factory=dict)
 
     def take(self, observations: Iterable[tuple[Observation, Instant]]) -> None:
         """Take steps in the order of their arrival. Steps that arrive twice or late are left out."""
@@ -148,6 +150,7 @@ class Replay:
             self.refused += 1
             return False
         if episode != step.episode or step.seq != seq + 1:
+            self.episodes.append(self.episodes[path] if episode == step.episode else len(self.paths))
             path = len(self.paths)
             self.paths.append([])
         self.paths[path].append(len(self.states))
@@ -162,7 +165,9 @@ class Replay:
             case Judged(formula=name, verdict=verdict) if name.startswith(FORECAST) and verdict.value is not None:
                 place = self._places.get((notice.agent, notice.episode, notice.seq))
                 if place is not None:
-                    self._values.setdefault(name, {})[place] = verdict.value
+                    (quantity,) = verdict.quantities
+                    best = verdict.value if quantity.extremes is None else quantity.extremes[1]
+                    self._values.setdefault(name, {})[place] = verdict.value, best
             case Alert(formula=name, state="firing"):
                 place = self._places.get((notice.agent, notice.episode, notice.fired.seq))
                 if place is not None:
@@ -180,7 +185,7 @@ class Replay:
     def recorded_paths(self) -> list[RecordedPath]:
         """Return the paths. The number of a step serves as its state."""
         return [
-            RecordedPath(np.array(steps), np.zeros(len(steps) - 1, np.int64), self.ended[number])
+            RecordedPath(np.array(steps), np.zeros(len(steps) - 1, np.int64), self.ended[number], self.episodes[number])
             for number, steps in enumerate(self.paths)
         ]
 
@@ -198,15 +203,10 @@ class Replay:
     def skill(self, event: Event, unsafe: Bools) -> ForecastSkill:
         """Return the skill of the forecasts of an event."""
         values = self._values.get(query_name(event), {})
-        said = np.array(
-            [
-                1 - values.get((number, place), np.nan)
-                for number, steps in enumerate(self.paths)
-                for place in range(1, len(steps))
-            ],
-            np.float64,
-        )
-        made = ForecastSet(said, np.full(len(said), EXACT))
+        nothing = np.nan, np.nan
+        steps = [(number, place) for number, each in enumerate(self.paths) for place in range(1, len(each))]
+        safe, at_best = np.array([values.get(each, nothing) for each in steps], np.float64).reshape(-1, 2).T
+        made = ForecastSet(1 - safe, np.full(len(steps), EXACT), assumed=at_best - safe)
         judge = ForecastJudge(
             lambda _label, _horizon: made, outcomes_of(self.recorded_paths(), unsafe), [event.name], np.zeros_like
         )

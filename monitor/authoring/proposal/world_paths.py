@@ -30,6 +30,9 @@ def numbered_paths(steps: RecordedSteps) -> tuple[list[RecordedPath], RecordedNu
     """
     every = list(steps.by_path().values())
     last = [rows[-1] for rows in every]
-    paths = [RecordedPath(np.append(rows, len(steps) + n), steps.a[rows], ended=False) for n, rows in enumerate(every)]
+    paths = [
+        RecordedPath(np.append(rows, len(steps) + n), steps.a[rows], ended=False, episode=int(steps.episode[rows[0]]))
+        for n, rows in enumerate(every)
+    ]
     numbers = np.concatenate([steps.x, steps.x_next[last]]), np.concatenate([steps.w, steps.w[last]])
     return paths, RecordedNumbers(*numbers)

@@ -349,9 +349,9 @@ def test_a_rotated_log_with_a_missing_row_is_read_as_one_with_a_gap(learn: Learn
 
 BAD: dict[str, tuple[list[list[object]], tuple[str, ...], str]] = {
     "text": (
-        changed(ROWS, "level", lambda n, v: "high" if n == 7 else v),
+        changed(ROWS, "level", lambda n, v: "high" if n % 15 == 7 else v),
         (),
-        "left out: 1 of 240 rows: 'level' is no number (8); more than --skip-bad 0.1%,5% allows",
+        "left out: 16 of 240 rows: 'level' is no number (8; 23; 38; 13 more); more than --skip-bad 0.1%,5% allows",
     ),
     "all text": (
         changed(ROWS, "warmth", lambda _n, _v: "warm"),

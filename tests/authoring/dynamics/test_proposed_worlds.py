@@ -37,7 +37,9 @@ def walk(seed: int, paths: int, length: int) -> RecordedSteps:
     x = {p: rng.normal(size=length + 1).cumsum() for p in range(0, paths * 1000, 1000)}
     here, after = (np.array([[x[p][t + k]] for p, t in rows]) for k in (0, 1))
     path = np.array([p for p, _ in rows])
-    return RecordedSteps(here, rng.integers(0, 2, len(rows)), np.zeros((len(rows), 0)), after, path, ("stay", "go"))
+    return RecordedSteps(
+        here, rng.integers(0, 2, len(rows)), np.zeros((len(rows), 0)), after, path, path, ("stay", "go")
+    )
 
 
 def world_of(steps: RecordedSteps, label: str = "x >= 1") -> LocationScale:
@@ -175,7 +177,9 @@ def test_a_policy_is_the_recorded_frequency_and_so_is_its_graph(curved: bool) ->
 def test_a_table_over_recorded_states_is_the_world_between_them() -> None:
     grid = np.column_stack([np.arange(-20.0, 21.0), np.zeros(41)])  # a number may differ in other steps only
     after = grid + 1.0
-    steps = RecordedSteps(grid, np.arange(41) % 2, np.zeros((41, 0)), after, np.arange(41) // 4, ("a", "b"))
+    steps = RecordedSteps(
+        grid, np.arange(41) % 2, np.zeros((41, 0)), after, np.arange(41) // 4, np.arange(41) // 4, ("a", "b")
+    )
 
     class Up:
         noise, labels = 1, ("high",)

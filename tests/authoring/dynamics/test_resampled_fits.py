@@ -44,7 +44,7 @@ def recorded(rng: np.random.Generator, episodes: int, steps: int) -> RecordedSte
         level = after
     x, a, x_next = (np.array(each).T.ravel() for each in zip(*rows, strict=True))
     path = np.repeat(np.arange(episodes), steps)
-    return RecordedSteps(x[:, None], a, np.zeros((len(a), 0)), x_next[:, None], path, ACTIONS)
+    return RecordedSteps(x[:, None], a, np.zeros((len(a), 0)), x_next[:, None], path, path, ACTIONS)
 
 
 def learned(seed: int, episodes: int, count: int) -> tuple[Candidate, Draft, Parts]:

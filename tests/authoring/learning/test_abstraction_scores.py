@@ -211,7 +211,7 @@ def test_candidates_are_columns_bins_and_clusters_each_once(monkeypatch: pytest.
     assert list(found)[:3] == ["--bins 2q", "--bins 3q", "--bins 4q"]
     assert "--abstraction kmeans:32" in found
     assert found["--bins 4q"].size == 16
-    cut = abstractions(first, ("x", "y"), sample(rows, ("x", "y")), 0, {"x": {float(rows[7]["x"])}})
+    cut = abstractions(first, ("x", "y"), sample(rows, ("x", "y")), 0, also={"x": {float(rows[7]["x"])}})
     assert cut["--bins 4q"].size == 20
     few: list[Row] = [{"x": i % 3, "k": "ab"[i % 2], "a": 0} for i in range(100)]
     both = batches(few, 1000)[0]

@@ -88,6 +88,15 @@ def test_each_rule_has_its_reason(columns: dict[str, Any], expected: str, words:
     assert words in next(each.why for each in found.columns if each.name == name)
 
 
+def test_a_function_of_the_state_is_said_only_of_columns_that_it_reads() -> None:
+    head = table(run=RUN, level=LEVEL, action=ACTION, season=RNG.integers(0, 4, 200), flow=RNG.random(200))
+    why = {each.name: each.why for each in proposed(head, {}, computed={"flow", "season"}).columns}
+    assert why["flow"] == why["season"] == "states are computed from it"
+    assert why["level"] == "not used by the function of the state"
+    assert "function" not in why["action"]
+    assert {*roles(proposed(head, {}, computed=())).values()} == {"episode", "action", "-"}, "it reads no column"
+
+
 def test_a_closed_role_and_a_settled_column_are_not_guessed() -> None:
     rows = table(run=RUN, step=np.arange(200) % 20, level=LEVEL, season=RNG.integers(0, 4, 200), action=ACTION)
     found = proposed(rows, {"season": ("state",)}, {"order", "input"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -137,3 +139,55 @@ def test_an_end_says_something_if_ends_differ_and_nothing_else_is_the_event() ->
     assert np.isnan(of_ends(ended, ended)), "an end is the event"
     assert np.isnan(of_ends(np.roll(half, 6), ended)), "it happens before an end"
     assert np.isnan(of_ends(half, np.zeros(16, np.bool_)))
+
+
+def test_forecasts_that_rest_mostly_on_what_was_never_recorded_are_kept_apart() -> None:
+    rng = np.random.default_rng(7)
+    known, paths = rng.uniform(0, 0.3, 400), rng.integers(0, 30, 400)
+    happened = rng.random(400) < known
+    assumed = np.where(rng.random(400) < 0.1, 0.7, 0.0)
+    assumed[:3] = 0.015  # over half of these forecasts, and yet too small to matter
+    known[:3] = 0.0
+    said, base, support = known + assumed, np.full(400, 0.15), np.full(400, 9.0)
+    events = Events(happened, paths, base, np.full(400, np.nan), base)
+    apart = assumed > 0.5
+    found = skill(("bad", 4), ForecastSet(said, support, assumed=assumed), events)
+    rest = Events(happened[~apart], paths[~apart], base[~apart], np.full(int((~apart).sum()), np.nan), base[~apart])
+    alone = skill(("bad", 4), ForecastSet(said[~apart], support[~apart]), rest)
+    assert found.assumed is not None
+    assert alone.assumed is None
+    assert replace(found, assumed=None, end_gain=None) == replace(alone, end_gain=None)
+    assert (found.assumed.count, found.count) == (int(apart.sum()), int((~apart).sum()))
+    assert found.assumed.said == pytest.approx(said[apart].mean())
+    assert found.assumed.happened.value == pytest.approx(happened[apart].mean())
+    assert found.calibrated
+    assert not skill(("bad", 4), ForecastSet(said, support), events).calibrated
+    assert found.problem == (
+        f"{apart.mean():.0%} of the forecasts of 'bad' within 4 steps rest mostly on what was never recorded: nothing "
+        "is known there; record more, or use coarser bins"
+    )
+    few = np.where(np.arange(400) < 8, assumed, 0.0)
+    assert skill(("bad", 4), ForecastSet(known + few, support, assumed=few), events).problem == ""
+
+
+def test_what_follows_a_state_that_only_the_forecast_episode_leaves_is_assumed() -> None:
+    """One episode visits states that no other visits: its forecasts there are assumptions, slowly counted here."""
+    rows = tasks(np.random.default_rng(8), 60, telling=True)
+    for row in rows:
+        row["x"] += 100 if row["ep"] == 7 else 0
+    labels = labels_of([], ["bad: done and r < 0"], COLUMNS, tuple(rows[0]))
+    learner = Learner.new(COLUMNS, None, [(condition, True) for condition, _ in labels], 1.0)
+    kept = Collected(0, unsafe=np.ones(1, np.bool_))
+    for batch in batches(rows, 500):
+        kept.add(learner.read(batch))
+    rest = learner.end_file()
+    assert rest is not None
+    kept.add(rest)
+    made = CrossFitted("", learner, kept).forecasts("bad", 3)
+    every = kept.every()
+    strange = learner.where().of(every.code) >= 100
+    strange &= every.state >= 100
+    assert made.assumed is not None
+    assert strange.any()
+    assert (made.assumed[strange & ~kept.outcomes.ends(1)] == 1.0).all()
+    assert (made.assumed[~strange] == 0.0).all()

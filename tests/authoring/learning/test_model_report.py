@@ -131,18 +131,46 @@ def test_forecasts_are_those_of_simulation() -> None:
     np.testing.assert_allclose(chain.forecasts(label, 20), expected, atol=1e-12)
 
 
+def test_forecasts_of_what_was_never_recorded_are_not_calibrated() -> None:
+    """A state in which only held-out episodes were recorded: the event is assumed there, and never comes."""
+    rows = walk(np.random.default_rng(0), 300)
+    learner, _ = learned(rows)
+    for i, episode in enumerate(rows["ep"]):
+        first = next(n for n in range(i, -1, -1) if rows["t"][n] == 0)
+        if rows["x"][i] == 2 and held_out(np.array([first]), 0, 0.2)[0] and episode % 2:
+            rows["x"][i] = 9
+    learner, holdout = learned(rows)
+    report = report_of(learner, holdout)
+    (fall,) = (each for each in report.calibrations if (each.label, each.horizon) == ("fall", 1))
+    chain = reporting.Chain(holdout.train, learner.where())
+    label = learner.model("walk").labels["fall"]
+    assert chain.forecasts(label, 1)[9] == chain.assumed(label, 1)[9] == 1.0
+    assert not chain.assumed(label, 1)[:5].any()
+    held = holdout.held()
+    assert fall.assumed == int((held.state == 9).sum()) > 20
+    assert not fall.wrong
+    assert all(said < 0.5 for _, said, _ in fall.bins)
+    assert "rest mostly on what was never recorded" in "".join(report.problems)
+
+
 def test_wrong_forecasts_and_thin_data_are_problems() -> None:
     learner, holdout = learned(walk(np.random.default_rng(0), 300))
     report = report_of(learner, holdout)
     off = LabelCalibration("fall", 5, 1000, 0.1, 0.01, ((1000, 0.3, 0.2),), 0)
     tenth = LabelCalibration("top", 5, 1000, 0.0, 0.01, ((500, 0.3, 0.2), (500, 0.7, 0.79)), 0)
     few = LabelCalibration("fall", 20, 10, 0.9, 0.01, ((10, 1.0, 0.1),), 90)
-    assert [each.wrong for each in (off, tenth, few)] == [True, True, False]
+    none = LabelCalibration("fall", 5, 0, 0.0, 0.0, (), 0, assumed=3)
+    assert [each.wrong for each in (off, tenth, few, none)] == [True, True, False, False]
     assert off.fault == "they say 30.0% on average, and 20.0% of 1,000 came true"
     assert tenth.fault == (
         "of the 500 forecasts from 30 % to 40 %, which say 30.0% on average, 20.0% came true; 2 tenths are wrong"
     )
     bad = replace(report, calibrations=(off, few), coverage=replace(report.coverage, thin=0.2, unseen=0.1), held=0)
+    unknown = replace(few, label="top", horizon=20, assumed=1), none
+    said = reporting.problems_of(replace(bad, calibrations=unknown))
+    assert [each.partition(" rest mostly")[0] for each in said if "never recorded" in each] == [
+        "9% of the forecasts of 'top' within 20 steps", "100% of the forecasts of 'fall' within 5 steps"
+    ]  # fmt: skip
     problems = "; ".join(reporting.problems_of(bad))
     for words in ("no path was held out", "'fall' within 5 steps are wrong", "20% of held-out", "10.0% of held-out"):
         assert words in problems

@@ -11,9 +11,11 @@ import pytest
 
 from monitor.authoring.learning.batch import RowBatch, as_moments
 from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.cross_fitting import Collected
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.left_out import RowLimit
 from monitor.errors import RecordingError
+from tests.authoring.learning.recorded import batches, random_rows, roles
 
 EPISODES = [[0, 1, 2, 3], [3, 4, 5, 6], [3, 4, 5, 6, 6], [5, 6, 6, 6], [3, 4, 5]]
 STARTS = {0: 1, 3: 3, 5: 1}
@@ -250,3 +252,20 @@ def test_times_in_other_usual_forms(texts: list[str], seconds: float) -> None:
     found = as_moments(RowBatch({"t": np.array(texts)}, 1, "rows"), "t")
     assert found[1] - found[0] == seconds
     assert np.datetime64(int(found[0]), "s").astype("M8[M]").astype(str) in ("2026-04", "2026-05")
+
+
+@pytest.mark.parametrize("size", [7, 1_000])
+def test_pieces_of_an_episode_are_one_episode(size: int) -> None:
+    rows = random_rows(np.random.default_rng(3), episodes=80)
+    learner = Learner.new(roles("step"), None, [], 1.0)
+    kept = Collected(0, unsafe=np.zeros(0, np.bool_))
+    for batch in batches(rows, size):
+        kept.add(learner.read(batch))
+    rest = learner.end_file()
+    assert rest is not None
+    kept.add(rest)
+    first = {row["ep"]: number for number, row in reversed(list(enumerate(rows)))}
+    paths, episodes = kept.outcomes.paths().tolist(), kept.outcomes.episodes().tolist()
+    assert episodes == [first[rows[path]["ep"]] for path in paths]
+    assert len(set(episodes)) < len(set(paths)), "gaps divide some"
+    assert kept.every().episode.tolist() == episodes

@@ -17,6 +17,7 @@ from monitor.authoring.learning.sentinels import (
     WORDS,
     WithoutSentinels,
     decoded,
+    doubtful_values,
     far_values,
     missing_of,
 )
@@ -27,7 +28,7 @@ RNG = np.random.default_rng(5)
 HALL = RNG.normal(18.0, 2.0, 2_000).round(2)
 
 
-def taken(values: AnyArray) -> list[float]:
+def taken(values: AnyArray) -> list[float | str]:
     return [each.value for each in far_values(values) if each.sentinel]
 
 
@@ -73,6 +74,36 @@ def test_a_value_far_outside_that_is_no_code_is_named_with_the_range_of_the_othe
     [odd] = far_values(np.concatenate([HALL, [850.0] * 20]))
     assert (odd.value, odd.count) == (850.0, 20)
     assert (odd.low, odd.high) == (HALL.min(), HALL.max())
+
+
+@pytest.mark.parametrize(
+    ("others", "odd", "expected"),
+    [
+        (RNG.integers(0, 101, 2_000), [255] * 9, [255.0]),  # a charge in percent
+        (RNG.integers(0, 101, 2_000), [255], [255.0]),
+        (RNG.integers(0, 60, 2_000), [-1, -1, -7], [-7.0, -1.0]),
+        (np.abs(HALL), [-1.0], [-1.0]),
+        (RNG.integers(-1, 9, 2_000), [-7], []),  # it is negative otherwise
+        (RNG.integers(0, 60, 2_000), [-1] * 50, []),  # often
+        (RNG.integers(0, 60, 2_000), [-1, -2, -3], []),  # many
+        (np.abs(HALL), [-0.4], []),  # noise around zero
+        (RNG.integers(0, 250, 2_000), [255], []),  # among the others
+        (RNG.integers(0, 101, 2_000), [240], []),  # of no form that loggers use
+        (RNG.choice(["av1", "hevc"], 2_000), ["ERR", "unknown", "vp9"], ["ERR", "unknown"]),
+        (RNG.choice(["av1", "unknown"], 2_000), [], []),
+        (RNG.integers(0, 2, 2_000), [255], []),  # two values have no range to speak of
+    ],
+)
+def test_rare_values_that_a_person_should_look_at_are_named(
+    others: AnyArray, odd: list[float | str], expected: list[float | str]
+) -> None:
+    values = np.concatenate([others, np.array(odd, others.dtype if others.dtype.kind != "U" else "U9")])
+    found = doubtful_values(values)
+    assert [one.value for one in found] == expected
+    assert not any(one.sentinel for one in found), "they may be readings"
+    assert {one.value: one.count for one in found} == {value: odd.count(value) for value in expected}
+    if expected and values.dtype.kind != "U":
+        assert (found[0].low, found[0].high) == (others.min(), others.max())
 
 
 @pytest.mark.parametrize("state", [("level",), ("level", "flow")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -89,16 +90,24 @@ def test_a_constant_action_must_be_available() -> None:
 
 def test_paths_and_events() -> None:
     codes = np.concatenate([code_of(np.array([s]), end) for s, end in ((1, False), (0, False), (1, True))])
-    held = HeldOut(np.array([0, 1, 1]), np.array([0, 1, 0]), codes, np.zeros((3, 2), np.int64), np.array([4, 4, 9]))
+    held = HeldOut(
+        np.array([0, 1, 1]),
+        np.array([0, 1, 0]),
+        codes,
+        np.zeros((3, 2), np.int64),
+        np.array([4, 4, 9]),
+        np.array([4, 4, 4]),
+    )
     where = States(2, np.array([code_of(np.array([1]), True)[0]]))  # noqa: FBT003
     found = paths_of(held, where)
     assert [path.states.tolist() for path in found] == [[0, 1, 0], [1, 2]]
     assert [path.ended for path in found] == [False, True]
+    assert [path.episode for path in found] == [4, 4], "a gap is between them"
     assert unsafe_events(found[0], np.array([False, True, False, False])) == [1]
     assert first_steps(found, 2) == found[:1]
     assert first_steps(found, 3) == found
     nothing = np.zeros(0, np.int64)
-    assert paths_of(HeldOut(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing), where) == []
+    assert paths_of(HeldOut(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing, nothing), where) == []
 
 
 def test_paths_are_measured_until_there_are_enough_events() -> None:
@@ -192,7 +201,13 @@ def test_alarms_are_compared_with_what_followed() -> None:
     assert row.balance == 1.0
     assert row.paths == (PathAlarms(1, 0, 0, 0, 0), PathAlarms(4, 1, 0, 1, 1))
     assert row.leads[0] == row.lead
+    assert row.episodes == row.paths
     rates = AlarmRates(row)
+    assert rates.alarms.clusters == 2
+    pieces = [replace(path, episode=3) for path in (calm, warned)]
+    (whole,) = measured(model, policies, [CandidateFormula(2, 1, 0.6, "bad", ALARM)], pieces)
+    assert whole.episodes == (PathAlarms(5, 1, 0, 1, 1),), "pieces of one episode"
+    assert len(whole.paths) == 2
     assert [each.value for each in (rates.alarms, rates.false, rates.preceded)] == [0.2, 0.0, 1.0]
 
 
