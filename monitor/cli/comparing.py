@@ -98,8 +98,7 @@ def _judgement(each: Scored) -> str:
     if not each.problems:
         return "good enough"
     more = f" (and {len(each.problems) - 1} more)" if len(each.problems) > 1 else ""
-    first, wrong, _ = each.problems[0].partition(";")[0].partition(", because")[0].partition(" are wrong: ")
-    return first + wrong.rstrip(": ") + more
+    return each.problems[0].brief + more
 
 
 def verdict_of(table: Sequence[Scored]) -> str:
