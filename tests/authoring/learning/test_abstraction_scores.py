@@ -189,7 +189,7 @@ def test_bins_that_separate_the_label_beat_others_and_noise_is_not_preferred() -
 
 
 def entry(name: str, states: int, score: float, error: float, *problems: str) -> Scored:
-    return Scored(name, states, score, 0.0, problems, score - 0.5, error)
+    return Scored(name, states, score, 0.0, tuple(map(ModelProblem, problems)), score - 0.5, error)
 
 
 def test_the_choice_is_the_lowest_score_and_near_it_the_smallest_of_those_good_enough() -> None:
