@@ -80,11 +80,12 @@ def best_abstraction(
 
 def _with_mixed(score: Scored, choices: PolicyChoices, states: Numbering | None) -> Scored:
     """Return a score with the problem of states that mix different choices of a given policy."""
-    from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.model_problem import ModelProblem  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - likewise
 
     shares = choices.mixed(deepcopy(states)) if states is not None else {}
-    problems = [mixed_problem(name, share) for name, share in shares.items()]
-    return replace(score, problems=(*score.problems, *filter(None, problems)))
+    problems = [ModelProblem.with_advice(why) for name, share in shares.items() if (why := mixed_problem(name, share))]
+    return replace(score, problems=(*score.problems, *problems))
 
 
 def _too_many(columns: Sequence[str], sample: Reservoir) -> str:
@@ -124,8 +125,7 @@ def _judgement(each: Scored) -> str:
     if not each.problems:
         return "good enough"
     more = f" (and {len(each.problems) - 1} more)" if len(each.problems) > 1 else ""
-    first, wrong, _ = each.problems[0].partition(";")[0].partition(", because")[0].partition(" are wrong: ")
-    return first + wrong.rstrip(": ") + more
+    return each.problems[0].brief + more
 
 
 def verdict_of(table: Sequence[Scored]) -> str:

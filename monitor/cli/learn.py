@@ -203,6 +203,7 @@ def _report(
     earlier: int,
 ) -> list[str]:
     """Judge the abstraction and write the report to `paths`. Return the reasons why it is not good enough, if any."""
+    from monitor.authoring.learning.model_problem import ModelProblem  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
     from monitor.cli.learn_report import about, charts, sections  # noqa: PLC0415 - keep `cfmon --help` light
@@ -214,7 +215,7 @@ def _report(
     unsafe = [label.name for label in learner.labels if label.unsafe]
     with progress("computing the report"):
         found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
-        known = *lacking(learner), *unseparated(missed(learner.tally, learner.labels))
+        known = *map(ModelProblem, lacking(learner)), *unseparated(missed(learner.tally, learner.labels))
         found = replace(found, earlier=earlier, problems=(*known, *found.problems))
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())

@@ -218,12 +218,12 @@ def _needed(text: str, width: float, arguments: Mapping[str, Any], delta: float)
 
 
 def _judged(texts: list[str], arguments: dict[str, Any], each: Callable[[int], None]) -> list[Verdict]:
-    """Return the referee's verdict on each formula. `arguments`: the other arguments of `judge`."""
-    from monitor.referee import judge  # noqa: PLC0415 - only `--engine referee` needs it
+    """Return the referee's verdict on each formula. `arguments`: the other arguments of `derive`."""
+    from monitor.referee import derive  # noqa: PLC0415 - only `--engine referee` needs it
 
     verdicts: list[Verdict] = []
     for text in texts:
-        verdicts.append(judge(text, **arguments))
+        verdicts.append(derive(text, **arguments))
         each(len(verdicts))
     return verdicts
 

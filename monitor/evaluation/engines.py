@@ -116,7 +116,7 @@ class Engines:
         `window`: maximum number of pairs of a path.
 
         Returns:
-            Whether the formula will always be sampled, and the reason; the reason is empty if the user chose sampling.
+            Whether `drawn_verdict` answers the formula, and the reason; the reason is empty if the user chose sampling.
 
         Raises:
             LimitError: the requested engine, or with `auto` neither engine, can evaluate the formula. This error is

@@ -24,7 +24,7 @@ from monitor.logic.traversal import goals_now, handover_goal, quantity_goals
 from monitor.model import MDP
 from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
-from monitor.referee import TOO_LARGE, beliefs, judge
+from monitor.referee import TOO_LARGE, beliefs, derive
 from monitor.referee.numbers import Given, left, mean
 from monitor.referee.world_fits import credible_bands
 from monitor.types.specs import BandSettings, RequestedModel
@@ -158,8 +158,8 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
     if recorded.drawn is not None:
         raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
     delta: float | None = (_band_settings(evidence) or BandSettings()).delta
-    derive = partial(
-        judge,
+    again = partial(
+        derive,
         evidence.text,
         model=model,
         path=_given_path(evidence, tables),
@@ -174,30 +174,30 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
     )
     helped: list[str] = []
     try:
-        judged = derive(delta=delta)
+        derived = again(delta=delta)
     except LimitError:
         if recorded.bands is None:
             raise
-        delta, judged = None, derive(delta=None)
+        delta, derived = None, again(delta=None)
         helped.append("and by the engine the guaranteed band, which is too large for the referee")
-    unexamined = _unexamined(recorded, judged)
+    unexamined = _unexamined(recorded, derived)
     if recorded.bands is None and not unexamined:
-        return Derived([judged])
+        return Derived([derived])
     other = _verdict(evidence, model, tables, models)
     if unexamined:
-        judged = replace(judged, recourse=other.recourse)
+        derived = replace(derived, recourse=other.recourse)
         helped.append(unexamined)
     if recorded.bands is not None:
-        pairs = [*zip(judged.quantities, other.quantities, strict=True)]
+        pairs = [*zip(derived.quantities, other.quantities, strict=True)]
         if delta is not None and any(one.guaranteed is not None and two.guaranteed is None for one, two in pairs):
             delta = None
             helped.append("without the guaranteed band, which is too large for the engine")
         uncounted = any(one.rests_on is None and two.rests_on is not None for one, two in pairs)
-        judged = _completed(judged, other, guaranteed=delta is None)
+        derived = _completed(derived, other, guaranteed=delta is None)
         if recorded.bands.draws > 0:
             alone = "the credible band, the support and the pairs to visit"
             helped.append(f"and by the engine, which alone computes {alone}{', and what values rest on' * uncounted}")
-    return Derived([judged, other], tuple(helped))
+    return Derived([derived, other], tuple(helped))
 
 
 def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Given:
@@ -252,8 +252,8 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
     if late is not None:
         drawn, stays = given._replace(draws=DRAWS), dataclasses.replace(late, world=WorldRef())
         profile = {0: (mean(stays, drawn), mean(late, drawn))}
-    judged = replace(verdict, quantities=quantities, profile=profile, recourse=recourse)
-    return Derived([_with_fits(judged, formula, asked, given), verdict], helped)
+    derived = replace(verdict, quantities=quantities, profile=profile, recourse=recourse)
+    return Derived([_with_fits(derived, formula, asked, given), verdict], helped)
 
 
 def _with_draws(given: Given, samples: int) -> Given:
@@ -298,9 +298,9 @@ def _changed(goal: Goal, changes: Changes, offset: int, given: Given) -> float:
     return mean(dataclasses.replace(goal, world=world), given._replace(draws=max(changes.samples, 1)), later)
 
 
-def _unexamined(recorded: Verdict, judged: Verdict) -> str:
+def _unexamined(recorded: Verdict, derived: Verdict) -> str:
     """Return why the referee's recourse is not used; empty if it is used."""
-    one, other = recorded.recourse, judged.recourse
+    one, other = recorded.recourse, derived.recourse
     if other is None or one is None:
         return ""
     if other.reason == TOO_LARGE:
@@ -310,20 +310,20 @@ def _unexamined(recorded: Verdict, judged: Verdict) -> str:
     return ""
 
 
-def _completed(judged: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
+def _completed(derived: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
     """Return the referee's verdict, completed with the numbers that only the engine computes on a learned model.
 
     `guaranteed`: whether the guaranteed band, and the fields that follow from it, also come from the engine.
     """
     quantities = []
-    for one, two in zip(judged.quantities, other.quantities, strict=True):
+    for one, two in zip(derived.quantities, other.quantities, strict=True):
         counted = two.rests_on if two.rests_on is None else one.rests_on or two.rests_on
         quantity = replace(one, credible=two.credible, support=two.support, rests_on=counted)
         if guaranteed:
             quantity = replace(quantity, guaranteed=two.guaranteed, robust=two.robust)
         quantities.append(quantity)
     found = replace(
-        judged,
+        derived,
         quantities=tuple(quantities),
         credible=other.credible,
         effect_credible=other.effect_credible,

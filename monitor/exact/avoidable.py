@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from monitor.errors import LimitError, PathError
-from monitor.exact.best.lanes import Way
+from monitor.exact.best.lanes import DecisionRule
 from monitor.exact.best.values import BestValues, FirstChange, Observed, PlanValues
 from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.forward.row_table import ANY, STABLE
@@ -163,16 +163,16 @@ def _is_robust(values: BestValues, missed: _Missed, avoidable: Avoidable, causal
     without hindsight (`optimal`). So it is enough to test one or two ends of the bounds.
     """
 
-    def meets(way: Way, *, favourable: bool) -> bool:
+    def meets(rule: DecisionRule, *, favourable: bool) -> bool:
         kind, greatest = (STABLE if causal_model == "stable" else ANY), missed.largest == favourable
-        end = values.bound(missed.observed, way, kind, greatest=greatest)
+        end = values.bound(missed.observed, rule, kind, greatest=greatest)
         return missed.test.holds(within(missed.measure, end))
 
     if avoidable == "foresight":
-        return meets(Way("optimal"), favourable=False)
+        return meets(DecisionRule("optimal"), favourable=False)
     if avoidable == "no":
-        return not meets(Way("free"), favourable=True)
-    return not meets(Way("optimal"), favourable=True) and meets(Way("free"), favourable=False)
+        return not meets(DecisionRule("free"), favourable=True)
+    return not meets(DecisionRule("optimal"), favourable=True) and meets(DecisionRule("free"), favourable=False)
 
 
 def _changes(missed: _Missed, plan_values: PlanValues, model: MDP) -> Changes | None:

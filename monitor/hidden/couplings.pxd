@@ -2,13 +2,13 @@
 cimport cython
 
 from monitor.causal.row cimport RowMemory, align, choose, reweigh_within
-from monitor.exact.forward.row_table cimport find_slot, rehash
+from monitor.exact.hash_table cimport find_slot
 from monitor.hidden.readings cimport Readings, find_reading
 
 cdef long long FULL, BLOCK
 
 
-cdef class Glances:  # in the order of the dataclass: Cython takes it from here
+cdef class LatentTable:  # in the order of the dataclass: Cython takes it from here
     cdef readonly const long long[::1] place, state, before, shown, reading, after, action
     cdef readonly const double[::1] weight
     cdef readonly const long long[::1] begin, number
@@ -32,27 +32,27 @@ cdef class Couplings:
 
 @cython.locals(at=longlong, state=longlong, memory=longlong, entry=longlong)
 cpdef long long find_all(
-    Couplings table, Glances seen, const long long[::1] begin, const long long[::1] places,
-    const long long[::1] live, const long long[::1] first, long long[::1] found, long long glance
+    Couplings table, LatentTable seen, const long long[::1] begin, const long long[::1] places,
+    const long long[::1] live, const long long[::1] first, long long[::1] found, long long latent
 ) noexcept nogil
 
 @cython.locals(places=longlong, block=longlong, entry=longlong, at=longlong, decisions=longlong)
-cdef long long find(Couplings table, Glances seen, long long glance, long long place) noexcept nogil
+cdef long long find(Couplings table, LatentTable seen, long long latent, long long place) noexcept nogil
 
 @cython.locals(slot=longlong, block=longlong)
 cdef long long find_block(Couplings table, long long key) noexcept nogil
 
 @cython.locals(was=longlong, action=longlong)
-cdef bint decide(Couplings table, Glances seen, long long glance, long long state, long long recalled) noexcept nogil
+cdef bint decide(Couplings table, LatentTable seen, long long latent, long long state, long long recalled) noexcept nogil
 
 @cython.locals(was=longlong, action=longlong, targets="const long long[::1]", chances="double[::1]")
 cdef bint decide_by(
-    Couplings table, Glances seen, long long glance, Readings policy, long long state, long long recalled
+    Couplings table, LatentTable seen, long long latent, Readings policy, long long state, long long recalled
 ) noexcept nogil
 
 @cython.locals(row=longlong, after=longlong, target="const double[::1]", observed="const double[::1]", chosen="double[::1]")
 cdef bint read_one(
-    Couplings table, Glances seen, long long glance, Readings policy, long long recalled, long long read, double chance
+    Couplings table, LatentTable seen, long long latent, Readings policy, long long recalled, long long read, double chance
 ) noexcept nogil
 
 cdef bint add_decision(Couplings table, long long action, long long after, double chance) noexcept nogil

@@ -1,14 +1,14 @@
 """Cache of the counterfactual decisions and successor rows, given what happened in the true world.
 
-A *place* is a hidden state with a memory, as one number: state * memories + memory. A glance is one possible
-explanation of an observed pair. For a glance and a counterfactual place there are *decisions*. A decision is an
+A *place* is a hidden state with a memory, as one number: state * memories + memory. A latent step is one possible
+explanation of an observed pair. For a latent step and a counterfactual place there are *decisions*. A decision is an
 observation, a memory and an action in the counterfactual place, under the noise of the true observation and action.
 Each decision has rows of successors, one for each true successor, by the closed form of `monitor.causal.row`
 (docs/semantics.md, section 16.3). Rules:
 
-- Decisions are cached by (glance, block of places), and within a block by place. Rows are cached by the true state and
-  action and the counterfactual state and action. Both caches are open-addressed hash tables, at most half full, over
-  growing arrays, as in `monitor.exact.forward.row_table`.
+- Decisions are cached by (latent step, block of places), and within a block by place. Rows are cached by the true
+  state and action and the counterfactual state and action. Both caches are hash tables (`monitor.exact.hash_table`)
+  over growing arrays, as in `monitor.exact.forward.row_table`.
 - If a row shares no successor with the true row, nothing is known about its noise. So it has a single row for all true
   successors, which is cached once for all such true rows.
 - A function that finds no space returns FULL and does not count incomplete entries. Then `make_space` enlarges the
@@ -25,7 +25,8 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints, longer
 from monitor.causal.row import align, choose, reweigh_within, row_memory
-from monitor.exact.forward.row_table import FULL, find_slot, rehash
+from monitor.exact.forward.row_table import FULL
+from monitor.exact.hash_table import doubled, empty_table, find_slot
 from monitor.hidden.readings import Readings, find_reading
 from monitor.model.mdp import MDP
 
@@ -38,14 +39,14 @@ BLOCK = 8
 
 
 @dataclass(eq=False)
-class Glances:
-    """The G possible explanations of one pair, by ascending place.
+class LatentTable:
+    """The G latent steps that one pair may be, by ascending place, as arrays.
 
     For each: `place`, an index into the possible places; `state`, the state of the place; `before`, the memory of the
     policy that acted; `shown`, the observation of the sensor; `reading`, a row of the `policy` that acted; `after`, the
-    memory of this policy after reading; `action`, -1 if not yet taken; `weight`, the probability of this explanation
-    given the place. `begin` [places + 1]: index of the first explanation of each place. `number`: number of each
-    glance, the key of cached decisions.
+    memory of this policy after reading; `action`, -1 if not yet taken; `weight`, the probability of this step given the
+    place. `begin` [places + 1]: index of the first step of each place. `number`: number of each step, the key of cached
+    decisions.
     """
 
     place: Ints
@@ -62,7 +63,7 @@ class Glances:
 
 
 class Couplings:
-    """Decisions of one policy, with their rows, given glances on one model.
+    """Decisions of one policy, with their rows, given latent steps on one model.
 
     Args:
         model: the model of the true world.
@@ -108,9 +109,9 @@ class Couplings:
         self._allocate()
 
     def _allocate(self) -> None:
-        self.keys, self.values = np.full(4 * INITIAL, -1, np.int64), np.zeros(4 * INITIAL, np.int64)
+        self.keys, self.values = empty_table(2 * INITIAL)
         self.blocks = np.zeros((INITIAL, BLOCK), np.int64)
-        self.row_keys, self.row_values = np.full(4 * INITIAL, -1, np.int64), np.zeros(4 * INITIAL, np.int64)
+        self.row_keys, self.row_values = empty_table(2 * INITIAL)
         self.begin, self.row_begin = np.zeros(INITIAL + 1, np.int64), np.zeros(INITIAL + 1, np.int64)
         self.action, self.after, self.rows = (np.zeros(INITIAL, np.int64) for _ in range(3))
         self.likely, self.row_reward = np.zeros(INITIAL), np.zeros(INITIAL)
@@ -118,7 +119,7 @@ class Couplings:
         self.block_count = self.key_count = self.decision_count = 0
         self.row_key_count = self.row_count = self.successor_count = 0
 
-    def make_space(self, seen: Glances, *, forget: bool) -> None:
+    def make_space(self, seen: LatentTable, *, forget: bool) -> None:
         """Evaluate the network for the missing row if there is one; otherwise enlarge the arrays."""
         if self.unknown < 0:
             self._grow(forget=forget)
@@ -135,11 +136,11 @@ class Couplings:
             return
         if 2 * self.block_count >= len(self.blocks):
             self.blocks = longer(self.blocks, 2 * len(self.blocks))
-            self.keys, self.values = _doubled(self.keys, self.values)
+            self.keys, self.values = doubled(self.keys, self.values)
         if 2 * self.key_count >= len(self.begin) - 1:
             self.begin = longer(self.begin, 2 * len(self.begin))
         if 4 * self.row_key_count >= len(self.row_keys):
-            self.row_keys, self.row_values = _doubled(self.row_keys, self.row_values)
+            self.row_keys, self.row_values = doubled(self.row_keys, self.row_values)
         # Even if less than half is used, one place may need more decisions, or more rows, than the free space.
         size = len(self.action)
         if 2 * self.decision_count >= size or size < 2 * self.most:
@@ -153,43 +154,37 @@ class Couplings:
             self.successors, self.chances = longer(self.successors, 2 * size), longer(self.chances, 2 * size)
 
 
-def _doubled(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
-    more, moved = np.full(2 * len(keys), -1, np.int64), np.zeros(2 * len(keys), np.int64)
-    rehash(keys, values, more, moved)
-    return more, moved
-
-
 # ---- compiled ----
 
 
 def find_all(
-    table: Couplings, seen: Glances, begin: Ints, places: Ints, live: Ints, first: Ints, found: Ints, glance: int
+    table: Couplings, seen: LatentTable, begin: Ints, places: Ints, live: Ints, first: Ints, found: Ints, latent: int
 ) -> int:
-    """Write the indices of the decisions for glances and their counterfactual places, from glance `glance` on.
+    """Write the indices of the decisions for latent steps and their counterfactual places, from step `latent` on.
 
     `begin`, `places`: the counterfactual places for each true place, as CSR. A place here is state * number of `live`
-    memories + index of the memory in `live`. The indices for glance g are written to `found[first[g]:]`. Returns the
-    first glance for which there is no space, or the number of glances.
+    memories + index of the memory in `live`. The indices for step g are written to `found[first[g]:]`. Returns the
+    first step for which there is no space, or the number of steps.
     """
-    while glance < len(seen.place):
-        at = begin[seen.place[glance]]
-        for n in range(begin[seen.place[glance] + 1] - at):
+    while latent < len(seen.place):
+        at = begin[seen.place[latent]]
+        for n in range(begin[seen.place[latent] + 1] - at):
             state, memory = places[at + n] // len(live), live[places[at + n] % len(live)]
-            entry = find(table, seen, glance, state * table.memories + memory)
+            entry = find(table, seen, latent, state * table.memories + memory)
             if entry == FULL:
-                return glance
-            found[first[glance] + n] = entry
-        glance += 1
-    return glance
+                return latent
+            found[first[latent] + n] = entry
+        latent += 1
+    return latent
 
 
-def find(table: Couplings, seen: Glances, glance: int, place: int) -> int:
-    """Return the index of the decisions for a glance in a counterfactual place, or FULL. New decisions are computed.
+def find(table: Couplings, seen: LatentTable, latent: int, place: int) -> int:
+    """Return the index of the decisions for a latent step in a counterfactual place, or FULL.
 
-    `place`: state * memories + memory.
+    New decisions are computed. `place`: state * memories + memory.
     """
     places = table.states * table.memories
-    block = find_block(table, seen.number[glance] * (places // BLOCK + 1) + place // BLOCK)
+    block = find_block(table, seen.number[latent] * (places // BLOCK + 1) + place // BLOCK)
     if block == FULL:
         return FULL
     entry, at = table.blocks[block, place % BLOCK], table.key_count
@@ -199,7 +194,7 @@ def find(table: Couplings, seen: Glances, glance: int, place: int) -> int:
     if at + 2 > len(table.begin):
         return FULL
     table.begin[at] = decisions
-    if not decide(table, seen, glance, place // table.memories, place % table.memories):
+    if not decide(table, seen, latent, place // table.memories, place % table.memories):
         table.decision_count = decisions
         return FULL
     table.key_count += 1
@@ -223,30 +218,30 @@ def find_block(table: Couplings, key: int) -> int:
     return block
 
 
-def decide(table: Couplings, seen: Glances, glance: int, state: int, recalled: int) -> bool:
+def decide(table: Couplings, seen: LatentTable, latent: int, state: int, recalled: int) -> bool:
     """Append the decisions in a counterfactual state with the memory `recalled`; return False if there is no space."""
-    was, action = seen.state[glance], seen.action[glance]
+    was, action = seen.state[latent], seen.action[latent]
     if table.carries_on:
-        if action >= 0 and state == was and recalled == seen.before[glance]:
+        if action >= 0 and state == was and recalled == seen.before[latent]:
             # the observed action, even if the policy would not take it
-            return add_decision(table, action, seen.after[glance], 1.0) and find_rows_of(table, was, action, state)
-        return decide_by(table, seen, glance, seen.policy, state, recalled)
-    return decide_by(table, seen, glance, table.policy, state, recalled)
+            return add_decision(table, action, seen.after[latent], 1.0) and find_rows_of(table, was, action, state)
+        return decide_by(table, seen, latent, seen.policy, state, recalled)
+    return decide_by(table, seen, latent, table.policy, state, recalled)
 
 
-def decide_by(table: Couplings, seen: Glances, glance: int, policy: Readings, state: int, recalled: int) -> bool:
+def decide_by(table: Couplings, seen: LatentTable, latent: int, policy: Readings, state: int, recalled: int) -> bool:
     """Append the decisions of a policy; return False if there is no space."""
-    was, action = seen.state[glance], seen.action[glance]
+    was, action = seen.state[latent], seen.action[latent]
     if policy.sees_state:
-        if not read_one(table, seen, glance, policy, recalled, state, 1.0):
+        if not read_one(table, seen, latent, policy, recalled, state, 1.0):
             return False
     elif state == was:
-        if not read_one(table, seen, glance, policy, recalled, seen.shown[glance], 1.0):
+        if not read_one(table, seen, latent, policy, recalled, seen.shown[latent], 1.0):
             return False
     else:
         first, end = table.shown_indptr[state], table.shown_indptr[state + 1]
         taken, taken_end = table.shown_indptr[was], table.shown_indptr[was + 1]
-        size, outcome = end - first, seen.shown[glance]
+        size, outcome = end - first, seen.shown[latent]
         targets, chances = table.shown[first:end], table.read_chances[:size]
         p_outcome, at = align(
             table.shown[taken:taken_end], table.shown_chances[taken:taken_end], outcome, targets, table.memory.p
@@ -261,15 +256,15 @@ def decide_by(table: Couplings, seen: Glances, glance: int, policy: Readings, st
             table.memory.keys,
         )
         for n in range(size):
-            if chances[n] > 0.0 and not read_one(table, seen, glance, policy, recalled, targets[n], chances[n]):
+            if chances[n] > 0.0 and not read_one(table, seen, latent, policy, recalled, targets[n], chances[n]):
                 return False
     return find_rows_of(table, was, action, state)
 
 
 def read_one(
     table: Couplings,
-    seen: Glances,
-    glance: int,
+    seen: LatentTable,
+    latent: int,
     policy: Readings,
     recalled: int,
     read: int,
@@ -284,12 +279,12 @@ def read_one(
         table.unknown = recalled * policy.width + read
         return False
     after, target, chosen = policy.after[row], policy.choice[row], table.chosen
-    if seen.action[glance] < 0:
+    if seen.action[latent] < 0:
         for action in range(table.actions):
             chosen[action] = target[action]
     else:
-        observed = seen.policy.choice[seen.reading[glance]]
-        choose(observed, seen.action[glance], target, chosen, table.memory)
+        observed = seen.policy.choice[seen.reading[latent]]
+        choose(observed, seen.action[latent], target, chosen, table.memory)
     for action in range(table.actions):
         if chosen[action] > 0.0 and not add_decision(table, action, after, chance * chosen[action]):
             return False

@@ -106,9 +106,9 @@ def hindsight(trace: Trace) -> list[Floats]:
     last, seen = trace[trace.last], trace.at_last()
     found: list[Floats] = [np.bincount(seen.place, seen.weight, len(last.places)) / last.share]
     for number in range(trace.last - 1, trace.first - 1, -1):
-        edges, glances = trace.onward(number), np.asarray(trace[number].seen.place)
+        edges, latents = trace.onward(number), np.asarray(trace[number].seen.place)
         ahead = np.repeat(found[-1], np.diff(edges.begin))
         chances = np.asarray(edges.chance) * ahead
-        factors = np.bincount(glances[np.asarray(edges.glance)], chances, len(trace[number].places))
+        factors = np.bincount(latents[np.asarray(edges.latent)], chances, len(trace[number].places))
         found.append(factors.astype(np.float64, copy=False))
     return found[::-1]

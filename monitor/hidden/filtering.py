@@ -16,7 +16,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.hidden.glances import Pair, entries, sights, ways
+from monitor.hidden.latent_steps import Pair, entries, latent_observations, latent_steps
 from monitor.hidden.readings import Readings
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
@@ -143,7 +143,7 @@ class Filter:
     def likely(self, before: Weights, observed: int | None) -> Floats | None:
         """Return the probabilities [A] of nominal's actions given an observation; None if it is impossible."""
         belief, policy = self.read(before), self.readings(self.nominal)
-        seen = sights(self.model, policy, observed, (belief.states, belief.memory(self.nominal)))
+        seen = latent_observations(self.model, policy, observed, (belief.states, belief.memory(self.nominal)))
         weights = belief.weights[seen.place] * seen.weight
         total = weights.sum()
         if not total > 0.0:
@@ -182,7 +182,7 @@ class Filter:
 
     def _after(self, before: Weights, pair: Pair, acting: Reader, *, silent: bool) -> Weights | None:
         model, belief = self.model, self.read(before)
-        seen = ways(model, self.readings(acting), pair, (belief.states, belief.memory(acting)), silent=silent)
+        seen = latent_steps(model, self.readings(acting), pair, (belief.states, belief.memory(acting)), silent=silent)
         weights = belief.weights[seen.place] * seen.weight
         share = weights.sum()
         if not share > 0.0:

@@ -1,7 +1,7 @@
 # The C types of `forward.py`.
 cimport cython
 
-from monitor.hidden.couplings cimport Couplings, Glances
+from monitor.hidden.couplings cimport Couplings, LatentTable
 
 cdef long long FIRST_COLUMN, TRUE
 
@@ -13,7 +13,7 @@ cdef class Nodes:
 
 
 cdef class Edges:  # in the order of the dataclass: Cython takes it from here
-    cdef readonly const long long[::1] begin, glance, rank
+    cdef readonly const long long[::1] begin, latent, rank
     cdef readonly const double[::1] chance
 
 
@@ -38,15 +38,15 @@ cpdef void read_labels(
 
 @cython.locals(source=longlong)
 cpdef long long push_apart(
-    Glances seen, Nodes moved, Part first, Part then, Nodes apart, Sums sums, long long glance
+    LatentTable seen, Nodes moved, Part first, Part then, Nodes apart, Sums sums, long long latent
 ) noexcept nogil
 
 @cython.locals(
     others="long long[::1]", weights="double[:, ::1]", summed="double[:, ::1]", stamp="long long[::1]",
-    columns=longlong, glance=longlong, chance=double, rank=longlong, source=longlong, other=longlong
+    columns=longlong, latent=longlong, chance=double, rank=longlong, source=longlong, other=longlong
 )
 cpdef long long push(
-    Glances seen, Edges edges, Nodes moved, Nodes apart, Part first, Part then, Nodes fresh, Nodes following,
+    LatentTable seen, Edges edges, Nodes moved, Nodes apart, Part first, Part then, Nodes fresh, Nodes following,
     Sums sums, long long place
 ) noexcept nogil
 
@@ -56,7 +56,7 @@ cdef void begin_place(Nodes nodes, Sums sums, long long place) noexcept nogil
     begin=longlong, first=longlong, weights="double[:, ::1]", shift=longlong, alone=longlong, depending=longlong,
     some=bint, entry=longlong, rows=longlong
 )
-cdef void choose_nodes(Nodes moved, long long source, long long glance, Part part, Couplings table) noexcept nogil
+cdef void choose_nodes(Nodes moved, long long source, long long latent, Part part, Couplings table) noexcept nogil
 
 @cython.locals(
     memories=longlong, begin=longlong, first=longlong, depends=longlong, weights="double[:, ::1]",
@@ -65,7 +65,7 @@ cdef void choose_nodes(Nodes moved, long long source, long long glance, Part par
     row=longlong, after=longlong, other=longlong, weight=double
 )
 cdef void spread(
-    Nodes moved, long long source, long long glance, long long rank, double chance, Part part, Couplings table,
+    Nodes moved, long long source, long long latent, long long rank, double chance, Part part, Couplings table,
     Nodes nodes, long long place, Sums sums
 ) noexcept nogil
 
@@ -79,7 +79,7 @@ cdef bint collect(Nodes following, Sums sums, long long place) noexcept nogil
     chance=double, weight=double
 )
 cpdef void add_values(
-    Glances seen, Nodes nodes, Part part, Couplings table, const long long[::1] offsets, const long long[::1] live,
+    LatentTable seen, Nodes nodes, Part part, Couplings table, const long long[::1] offsets, const long long[::1] live,
     const long long[::1] local, const long long[::1] position, const double[:, :, ::1] worth, long long first,
     long long end, double[::1] values
 ) noexcept nogil

@@ -24,7 +24,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints, Shorts, longer
 from monitor.exact.forward.unroll import FIRST_COLUMN
-from monitor.hidden.couplings import Couplings, Glances
+from monitor.hidden.couplings import Couplings, LatentTable
 from monitor.logic import TRUE
 
 
@@ -55,12 +55,12 @@ class Nodes:
 class Edges:
     """Edges from the places of one pair to the places of the next pair, grouped by the latter.
 
-    The edges `begin[i]:begin[i + 1]` lead to place i. Each has the `glance` at the first pair, the `rank` of the
+    The edges `begin[i]:begin[i + 1]` lead to place i. Each has the `latent` step at the first pair, the `rank` of the
     successor in its row, and the `chance`, the probability of both.
     """
 
     begin: Ints
-    glance: Ints
+    latent: Ints
     rank: Ints
     chance: Floats
 
@@ -69,9 +69,9 @@ class Edges:
 class Part:
     """Columns in which one policy acts, and the policy's decisions.
 
-    The decisions for glance g begin at `found[first[g]]`, by node. `begin` to `end`: the columns; `offset_begin` to
+    The decisions for step g begin at `found[first[g]]`, by node. `begin` to `end`: the columns; `offset_begin` to
     `offset_end`: the offsets whose rewards are collected. `push_apart` writes `chosen[depends, first[g]:]`, the nodes
-    of glance g whose rows depend on the true successor (or do not), and `count[depends, g]`, the number of these nodes.
+    of step g whose rows depend on the true successor (or do not), and `count[depends, g]`, the number of these nodes.
     """
 
     table: Couplings
@@ -135,37 +135,37 @@ def read_labels(nodes: Nodes, kinds: Shorts, steps: Ints, offsets: Ints, moved: 
                     moved.weights[n, rewarded[column]] += weight
 
 
-def push_apart(seen: Glances, moved: Nodes, first: Part, then: Part, apart: Nodes, sums: Sums, glance: int) -> int:
-    """Write the next nodes of each glance that do not depend on the true successor, from glance `glance` on.
+def push_apart(seen: LatentTable, moved: Nodes, first: Part, then: Part, apart: Nodes, sums: Sums, latent: int) -> int:
+    """Write the next nodes of each latent step that do not depend on the true successor, from step `latent` on.
 
     These come from rows that share no successor with the true row, so they are computed once for all true successors.
-    Returns the first glance for which there is no space, or the number of glances.
+    Returns the first step for which there is no space, or the number of steps.
 
     Args:
-        seen: the glances of the pair.
+        seen: the latent steps of the pair.
         moved: the result of `read_labels`. Its column c leads to column c + 1, its offset o to offset o + 1.
         first, then: the parts of the policies that act.
-        apart: the next nodes of each glance; glances take the role of places in it.
+        apart: the next nodes of each latent step; these take the role of places in it.
         sums: working memory.
-        glance: the first glance to process.
+        latent: the first latent step to process.
     """
-    while glance < len(seen.place):
-        source = seen.place[glance]
-        begin_place(apart, sums, glance)
+    while latent < len(seen.place):
+        source = seen.place[latent]
+        begin_place(apart, sums, latent)
         for offset in range(1, apart.done.shape[1]):
-            apart.done[glance, offset] = moved.done[source, offset - 1]
-        choose_nodes(moved, source, glance, first, first.table)
-        choose_nodes(moved, source, glance, then, then.table)
-        spread(moved, source, glance, -1, 1.0, first, first.table, apart, glance, sums)
-        spread(moved, source, glance, -1, 1.0, then, then.table, apart, glance, sums)
-        if not collect(apart, sums, glance):
-            return glance
-        glance += 1
-    return glance
+            apart.done[latent, offset] = moved.done[source, offset - 1]
+        choose_nodes(moved, source, latent, first, first.table)
+        choose_nodes(moved, source, latent, then, then.table)
+        spread(moved, source, latent, -1, 1.0, first, first.table, apart, latent, sums)
+        spread(moved, source, latent, -1, 1.0, then, then.table, apart, latent, sums)
+        if not collect(apart, sums, latent):
+            return latent
+        latent += 1
+    return latent
 
 
 def push(
-    seen: Glances,
+    seen: LatentTable,
     edges: Edges,
     moved: Nodes,
     apart: Nodes,
@@ -181,7 +181,7 @@ def push(
     Returns the first place for which there is no space, or the number of places.
 
     Args:
-        seen: the glances of the pair.
+        seen: the latent steps of the pair.
         edges: the edges to the places of the next pair.
         moved, apart: the results of `read_labels` and `push_apart`.
         first, then: the parts of the policies that act.
@@ -200,18 +200,18 @@ def push(
                 begin_sums(sums, other, columns)
             summed[other, 0] += fresh.weights[n, 0]
         for edge in range(edges.begin[place], edges.begin[place + 1]):
-            glance, chance, rank = edges.glance[edge], edges.chance[edge], edges.rank[edge]
-            source = seen.place[glance]
+            latent, chance, rank = edges.latent[edge], edges.chance[edge], edges.rank[edge]
+            source = seen.place[latent]
             for offset in range(following.done.shape[1]):
-                following.done[place, offset] += chance * apart.done[glance, offset]
-            for n in range(apart.begin[glance], apart.begin[glance + 1]):
+                following.done[place, offset] += chance * apart.done[latent, offset]
+            for n in range(apart.begin[latent], apart.begin[latent + 1]):
                 other = others[n]
                 if stamp[other] != sums.clock:
                     begin_sums(sums, other, columns)
                 for column in range(1, columns):
                     summed[other, column] += chance * weights[n, column]
-            spread(moved, source, glance, rank, chance, first, first.table, following, place, sums)
-            spread(moved, source, glance, rank, chance, then, then.table, following, place, sums)
+            spread(moved, source, latent, rank, chance, first, first.table, following, place, sums)
+            spread(moved, source, latent, rank, chance, then, then.table, following, place, sums)
         if not collect(following, sums, place):
             return place
         place += 1
@@ -226,11 +226,11 @@ def begin_place(nodes: Nodes, sums: Sums, place: int) -> None:
         nodes.done[place, offset] = 0.0
 
 
-def choose_nodes(moved: Nodes, source: int, glance: int, part: Part, table: Couplings) -> None:
-    """Select the nodes of one glance that have weights in one part; `source`: the place of the glance."""
+def choose_nodes(moved: Nodes, source: int, latent: int, part: Part, table: Couplings) -> None:
+    """Select the nodes of one latent step that have weights in one part; `source`: the place of the step."""
     if part.begin == part.end and part.offset_begin == part.offset_end:
         return
-    begin, first, weights = moved.begin[source], part.first[glance], moved.weights
+    begin, first, weights = moved.begin[source], part.first[latent], moved.weights
     shift, alone, depending = weights.shape[1] - moved.done.shape[1], first, first
     for n in range(begin, moved.begin[source + 1]):
         some = False
@@ -246,13 +246,13 @@ def choose_nodes(moved: Nodes, source: int, glance: int, part: Part, table: Coup
         part.chosen[0, alone] = part.chosen[1, depending] = n
         alone += rows % 2
         depending += rows // 2
-    part.count[0, glance], part.count[1, glance] = alone - first, depending - first
+    part.count[0, latent], part.count[1, latent] = alone - first, depending - first
 
 
 def spread(
     moved: Nodes,
     source: int,
-    glance: int,
+    latent: int,
     rank: int,
     chance: float,
     part: Part,
@@ -261,18 +261,18 @@ def spread(
     place: int,
     sums: Sums,
 ) -> None:
-    """Add the next weights of one glance, in the columns of one part, to the sums of a place.
+    """Add the next weights of one latent step, in the columns of one part, to the sums of a place.
 
-    `source`: the place of the glance. `rank`: the rank of the true successor; only rows that depend on it are used.
+    `source`: the place of the step. `rank`: the rank of the true successor; only rows that depend on it are used.
     With rank -1, only rows that do not depend on it are used. `chance`: a factor. `table`: the table of the part.
     """
     if part.begin == part.end and part.offset_begin == part.offset_end:
         return
-    memories, begin, first, depends = len(nodes.live), moved.begin[source], part.first[glance], int(rank >= 0)
+    memories, begin, first, depends = len(nodes.live), moved.begin[source], part.first[latent], int(rank >= 0)
     weights, summed, successors, chances = moved.weights, sums.weights, table.successors, table.chances
     shift, columns = weights.shape[1] - moved.done.shape[1], nodes.weights.shape[1]
     stamp, clock, low, high = sums.stamp, sums.clock, part.begin, part.end
-    for at in range(first, first + part.count[depends, glance]):
+    for at in range(first, first + part.count[depends, latent]):
         n = part.chosen[depends, at]
         entry = part.found[first + n - begin]
         for d in range(table.begin[entry], table.begin[entry + 1]):
@@ -320,7 +320,7 @@ def collect(following: Nodes, sums: Sums, place: int) -> bool:
 
 
 def add_values(
-    seen: Glances,
+    seen: LatentTable,
     nodes: Nodes,
     part: Part,
     table: Couplings,
@@ -336,7 +336,7 @@ def add_values(
     """Add the values of all nodes of the true places `first` to `end`, at the last pair, to `values` [offsets].
 
     Args:
-        seen: the glances of the pair.
+        seen: the latent steps of the pair.
         nodes: the nodes before the labels are read.
         part: the part of the policy that acts.
         table: the table of the part.
@@ -350,13 +350,13 @@ def add_values(
     before, memories = len(nodes.live), len(live)
     for place in range(first, end):
         begin = nodes.begin[place]
-        for glance in range(seen.begin[place], seen.begin[place + 1]):
+        for latent in range(seen.begin[place], seen.begin[place + 1]):
             for n in range(begin, nodes.begin[place + 1]):
                 state = nodes.other[n] // before
-                entry = part.found[part.first[glance] + n - begin]
+                entry = part.found[part.first[latent] + n - begin]
                 for d in range(table.begin[entry], table.begin[entry + 1]):
                     at, action = position[state * memories + local[table.after[d]]], table.action[d]
-                    chance = seen.weight[glance] * table.likely[d]
+                    chance = seen.weight[latent] * table.likely[d]
                     for column in range(part.begin, part.end):
                         weight = chance * nodes.weights[n, column]
                         values[offsets[column]] += weight * worth[at, action, column - part.begin]

@@ -14,7 +14,7 @@ from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
 from monitor.hidden.course import States, course_of
 from monitor.hidden.filtering import Weights
-from monitor.hidden.glances import Pair, impossible
+from monitor.hidden.latent_steps import Pair, impossible
 from monitor.hidden.observation_values import HiddenWorld, ObservedValues
 from monitor.hidden.trace import Trace
 from monitor.logic import Formula

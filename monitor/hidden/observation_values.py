@@ -12,7 +12,7 @@ from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
 from monitor.hidden.filtering import Filter, Weights
-from monitor.hidden.glances import Pair
+from monitor.hidden.latent_steps import Pair
 from monitor.hidden.pair_chain import Change, PairChain
 from monitor.hidden.shared_tables import Tables
 from monitor.hidden.tails import Tails

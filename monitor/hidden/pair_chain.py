@@ -16,10 +16,10 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import LimitError
 from monitor.exact.forward.unroll import FIRST_COLUMN
-from monitor.hidden.couplings import Couplings, Glances, find_all
+from monitor.hidden.couplings import Couplings, LatentTable, find_all
 from monitor.hidden.filtering import summed
 from monitor.hidden.forward import Nodes, Part, add_values, push, push_apart, read_labels
-from monitor.hidden.glances import entries
+from monitor.hidden.latent_steps import entries
 from monitor.hidden.shared_tables import Tables
 from monitor.hidden.tails import Column, Tail
 from monitor.hidden.trace import Trace
@@ -95,7 +95,7 @@ class PairChain:
         self._at = -1
         self._columns: list[Column] = []
         self._nodes: Nodes | None = None
-        self._found: dict[Couplings, tuple[Glances, Nodes, int, Ints, Ints]] = {}
+        self._found: dict[Couplings, tuple[LatentTable, Nodes, int, Ints, Ints]] = {}
         self._remaining: _Remaining | None = None
         self._answered: tuple[int, bool, int | None] | None = None
         self._values: list[float] = []
@@ -129,12 +129,12 @@ class PairChain:
         column = len(self._columns) - 1
         for part in self._parts(nodes, seen, self._columns, 0):
             if part.begin <= column < part.end:
-                glances, node, decision = _decisions(nodes, seen, part)
+                latents, node, decision = _decisions(nodes, seen, part)
                 table = part.table
-                weights = np.asarray(nodes.weights)[node, column] * np.asarray(seen.weight)[glances]
+                weights = np.asarray(nodes.weights)[node, column] * np.asarray(seen.weight)[latents]
                 weights *= np.asarray(table.likely)[decision] / last.share
                 found = (
-                    np.asarray(seen.place)[glances],
+                    np.asarray(seen.place)[latents],
                     np.asarray(nodes.other)[node] // len(nodes.live),
                     np.asarray(table.action)[decision],
                     np.asarray(table.after)[decision],
@@ -252,7 +252,7 @@ class PairChain:
     def _parts(
         self,
         nodes: Nodes,
-        seen: Glances,
+        seen: LatentTable,
         columns: list[Column],
         collected: int,
         wanted: tuple[int, int] | None = None,
@@ -270,15 +270,15 @@ class PairChain:
         first = self._part(nodes, seen, self._couplings[0], (low, split, 0, over))
         return first, self._part(nodes, seen, self._couplings[-1], (split, high, over, collected))
 
-    def _part(self, nodes: Nodes, seen: Glances, couplings: Couplings, its: tuple[int, int, int, int]) -> Part:
+    def _part(self, nodes: Nodes, seen: LatentTable, couplings: Couplings, its: tuple[int, int, int, int]) -> Part:
         """Return the part with these columns and offsets. A part without columns needs no decisions."""
         acts = its[0] < its[1] or its[2] < its[3]
         first, found = self._located(couplings, nodes, seen) if acts else (NONE, NONE)
         chosen, count = np.empty((2, len(found)), np.int64), np.empty((2, len(first)), np.int64)
         return Part(couplings, first, found, chosen, count, *its)
 
-    def _located(self, couplings: Couplings, nodes: Nodes, seen: Glances) -> tuple[Ints, Ints]:
-        """Return where the decisions of each glance begin, and the decisions, for all nodes of the glance's place."""
+    def _located(self, couplings: Couplings, nodes: Nodes, seen: LatentTable) -> tuple[Ints, Ints]:
+        """Return where the decisions of each step begin, and the decisions, for all nodes of the step's place."""
         known = self._found.get(couplings)
         if known is not None and known[0] is seen and known[1] is nodes and known[2] == couplings.epoch:
             return known[3], known[4]
@@ -318,7 +318,7 @@ class PairChain:
         return [value / last.share for value in values.tolist()]
 
     def _worths(
-        self, nodes: Nodes, seen: Glances, part: Part, live: Ints, its: tuple[list[Column], int | None, int, int]
+        self, nodes: Nodes, seen: LatentTable, part: Part, live: Ints, its: tuple[list[Column], int | None, int, int]
     ) -> tuple[Floats, Ints]:
         """Return the values of actions, and the index of each place in them, as for `add_values`.
 
@@ -330,8 +330,8 @@ class PairChain:
             others = np.asarray(nodes.other)[: nodes.begin[-1]] // size
             states, position = self._tables.positions(others, len(live))
             return tail.worths(columns, self._masks[states], states, end), position
-        glances, node, decision = _decisions(nodes, seen, part)
-        place = np.asarray(seen.place)[glances]
+        latents, node, decision = _decisions(nodes, seen, part)
+        place = np.asarray(seen.place)[latents]
         kept = (place >= first) & (place < stop)
         node, decision = node[kept], decision[kept]
         states, after = np.asarray(nodes.other)[node] // size, np.asarray(part.table.after)[decision]
@@ -347,8 +347,8 @@ class PairChain:
         return tail.network_worths(columns, pairs, wanted, end), position
 
 
-def _decisions(nodes: Nodes, seen: Glances, part: Part) -> tuple[Ints, Ints, Ints]:
-    """Return the glance, the node and the index of each decision of a part."""
+def _decisions(nodes: Nodes, seen: LatentTable, part: Part) -> tuple[Ints, Ints, Ints]:
+    """Return the latent step, the node and the index of each decision of a part."""
     of, node = entries(np.asarray(nodes.begin), np.asarray(seen.place))
     which, decision = entries(np.asarray(part.table.begin), np.asarray(part.found))
     return of[which], node[which], decision

@@ -1,7 +1,7 @@
 # The C types of `readings.py`.
 cimport cython
 
-from monitor.exact.forward.row_table cimport find_slot, rehash
+from monitor.exact.hash_table cimport find_slot
 
 
 cdef class Readings:

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.arrays import Ints, longer
 from monitor.errors import LimitError
-from monitor.exact.forward.row_table import find_slot, rehash
+from monitor.exact.hash_table import doubled, empty_table, find_slot
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, TableReader
 
@@ -24,7 +24,7 @@ class Readings:
 
     The row of a memory and an observation has the memory `after` reading, and the `choice` [A], the distribution of the
     action. For a table (`listed`), the index of the row is memory * width + read. For a network, the row is found by
-    this key in an open-addressed hash table, `keys` and `values`, at most half full. `memories`: a number larger than
+    this key in a hash table, `keys` and `values`. `memories`: a number larger than
     all memories.
     """
 
@@ -32,7 +32,7 @@ class Readings:
         self.reader, self.sees_state = reader, reader.sees_state or model.emissions is None
         self.width = model.states if model.emissions is None or reader.sees_state else model.emissions.signals
         self.listed = isinstance(reader, TableReader)
-        self.keys, self.values = np.full(2 * INITIAL, -1, np.int64), np.zeros(2 * INITIAL, np.int64)
+        self.keys, self.values = empty_table(INITIAL)
         self.count, self.everything = 0, np.arange(reader.memories)
         if isinstance(reader, TableReader):
             self.memories = reader.memories
@@ -63,9 +63,7 @@ class Readings:
             raise LimitError(f"a recurrent network remembers more than {self.memories:,} different things")
         if self.count == len(self.after):
             self.after, self.choice = longer(self.after, 2 * self.count), longer(self.choice, 2 * self.count)
-            keys, values = np.full(4 * self.count, -1, np.int64), np.zeros(4 * self.count, np.int64)
-            rehash(self.keys, self.values, keys, values)
-            self.keys, self.values = keys, values
+            self.keys, self.values = doubled(self.keys, self.values)
         np.asarray(self.choice)[self.count], self.after[self.count] = choice, after
         key = memory * self.width + read
         slot = find_slot(self.keys, key)

@@ -9,12 +9,12 @@ from monitor.exact.value_table import is_large
 from monitor.hidden.couplings import Couplings
 from monitor.hidden.filtering import Filter
 from monitor.hidden.forward import Sums
-from monitor.hidden.glances import Ways
+from monitor.hidden.latent_steps import LatentSteps
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
 MAX_NUMBERS = 200_000
-"""Number of glances whose numbers are cached; beyond it the cache is cleared, and glances get new numbers."""
+"""Number of latent steps whose numbers are cached; beyond it the cache is cleared, and steps get new numbers."""
 
 
 class Tables:
@@ -28,8 +28,8 @@ class Tables:
         self._sums = Sums()
         self._position: dict[int, tuple[Ints, Ints]] = {}
 
-    def numbers(self, acting: Reader, found: Ways) -> Ints:
-        """Return the numbers [G] of glances. Equal glances have equal numbers while these are cached.
+    def numbers(self, acting: Reader, found: LatentSteps) -> Ints:
+        """Return the numbers [G] of latent steps. Equal steps have equal numbers while these are cached.
 
         A number is never reused.
         """

@@ -18,7 +18,7 @@ from monitor.causal import Intervention
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.labelling import StateLabels
-from monitor.hidden.glances import entries
+from monitor.hidden.latent_steps import entries
 from monitor.hidden.network_values import NetworkValues
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.logic.syntax import Probability, Reward

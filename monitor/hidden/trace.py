@@ -10,10 +10,10 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import PathError
-from monitor.hidden.couplings import Glances
+from monitor.hidden.couplings import LatentTable
 from monitor.hidden.filtering import Belief, Filter, Weights, summed
 from monitor.hidden.forward import Edges
-from monitor.hidden.glances import Pair, Ways, entries, impossible, sights, ways
+from monitor.hidden.latent_steps import LatentSteps, Pair, entries, impossible, latent_observations, latent_steps
 from monitor.hidden.readings import Readings
 from monitor.hidden.shared_tables import Tables
 from monitor.policy.controller import Reader
@@ -25,8 +25,8 @@ class HeldPair:
 
     `acting`: the policy that acted. `belief`: the belief before the pair. `places` [T]: the possible places, ascending,
     as state * L + m, where `live[m]` of L memories is the memory of the acting policy; `weights` [T]: their weights.
-    `share`: the probability of the pair given all earlier observations. `seen`: the possible explanations of the pair
-    with its action taken; the action may be unknown. `onward`: the edges to the places of the next pair, None until
+    `share`: the probability of the pair given all earlier observations. `seen`: the latent steps of the pair with its
+    action taken; the action may be unknown. `onward`: the edges to the places of the next pair, None until
     they are needed.
     """
 
@@ -37,7 +37,7 @@ class HeldPair:
     places: Ints
     weights: Floats
     share: float
-    seen: Glances
+    seen: LatentTable
     onward: Edges | None = None
 
     def split(self) -> tuple[Ints, Ints]:
@@ -81,13 +81,13 @@ class Trace:
         del self._held[:dropped]
         self.first += dropped
 
-    def at_last(self) -> Glances:
-        """Return the possible explanations of the last pair, whose action may be not yet taken."""
+    def at_last(self) -> LatentTable:
+        """Return the latent steps of the last pair, whose action may be not yet taken."""
         held = self[self.last]
         if held.pair[1] is not None:
             return held.seen
         policy = self.filter.readings(held.acting)
-        return self._numbered(policy, sights(self.model, policy, held.pair[0], held.split()), held.places)
+        return self._numbered(policy, latent_observations(self.model, policy, held.pair[0], held.split()), held.places)
 
     def onward(self, number: int) -> Edges:
         """Return the edges from the places of a pair to the places of the next pair at which this pair is possible."""
@@ -120,13 +120,13 @@ class Trace:
         places, weights = summed(belief.states * len(live) + memories, belief.weights)
         states, memories = np.divmod(places, len(live))
         for silent in (False, True):
-            found = ways(self.model, policy, pair, (states, live[memories]), silent=silent)
+            found = latent_steps(self.model, policy, pair, (states, live[memories]), silent=silent)
             share = float((weights[found.place] * found.weight).sum())
             if share > 0.0:
                 seen = self._numbered(policy, found, places)
                 return HeldPair(pair, acting, belief, live, places, weights, share, seen)
         raise PathError(f"pair {n}: {impossible(self.model, *pair)}")
 
-    def _numbered(self, policy: Readings, found: Ways, places: Ints) -> Glances:
+    def _numbered(self, policy: Readings, found: LatentSteps, places: Ints) -> LatentTable:
         begin = np.searchsorted(found.place, np.arange(len(places) + 1))
-        return Glances(*found, begin, self._tables.numbers(policy.reader, found), policy)
+        return LatentTable(*found, begin, self._tables.numbers(policy.reader, found), policy)

@@ -17,8 +17,8 @@ from monitor.errors import LimitError
 from monitor.evidence.document import Evidence
 from monitor.hidden.course import States
 from monitor.hidden.filtering import Weights
-from monitor.hidden.glances import Pair
 from monitor.hidden.hidden_checker import HiddenChecker
+from monitor.hidden.latent_steps import Pair
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL as OBSERVED
 from monitor.logic.syntax import InterventionRef

@@ -28,19 +28,19 @@ from monitor.policy.table import as_table
 from monitor.referee.basis import rests_on
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
-from monitor.referee.hidden import beliefs, judge_hidden
+from monitor.referee.hidden import beliefs, derive_hidden
 from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
 from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
-from monitor.referee.verdict import Judge
+from monitor.referee.verdict import Derivation
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
 from monitor.types.specs import BandSettings, RequestedModel
 from monitor.types.verdicts import Verdict
 
-__all__ = ["TOO_LARGE", "beliefs", "judge"]
+__all__ = ["TOO_LARGE", "beliefs", "derive"]
 
 
-def judge(
+def derive(
     query: str | Formula,
     *,
     model: MDP,
@@ -83,7 +83,7 @@ def judge(
     ...     states=2, actions=2, labels={"goal": [1]},
     ...     transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)])
     >>> policies = {"nominal": [0, 0], "bold": [1, 1]}
-    >>> judge('bold@1.P=? [ F<=2 "goal" ]', model=model, policies=policies, path=[(0, 0), (0, 0)]).value
+    >>> derive('bold@1.P=? [ F<=2 "goal" ]', model=model, policies=policies, path=[(0, 0), (0, 0)]).value
     0.75
     """
     if causal_model not in get_args(RequestedModel):
@@ -101,7 +101,7 @@ def judge(
         if causal_model != "gumbel":
             raise ConfigError("where states are hidden, or policies remember, answers have no bounds so far")
         about: dict[str, Any] = {"model": model, "path": path, "policies": policies, "models": others}
-        return judge_hidden(text, **about, terminated=terminated, start_observed=start_observed, acted=acted)
+        return derive_hidden(text, **about, terminated=terminated, start_observed=start_observed, acted=acted)
     formula = parse(text)
     tables = {name: as_table(policy, model) for name, policy in policies.items()}
     check_models(others, model)
@@ -118,9 +118,11 @@ def judge(
     labels = {name: extremes.truths(name, last) for name in model.labels}
     examiner = Examiner(unroll, model, causal_model, learned=due, extremes=extremes) if recourse else None
     counted = partial(rests_on, setting, actions) if basis else None
-    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, extremes, examiner, counted)
+    derivation = Derivation(
+        unroll, frame, labels, causal_model, start_observed, guaranteed, extremes, examiner, counted
+    )
     try:
-        return judged.verdict(formula, text)
+        return derivation.verdict(formula, text)
     except RecursionError as error:
         raise LimitError(
             "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"

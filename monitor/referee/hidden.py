@@ -24,7 +24,7 @@ from monitor.referee.extremes import Extremes
 from monitor.referee.hidden_path import Belief, Minds, Place, Seen, Watched
 from monitor.referee.hidden_values import HiddenUnroll
 from monitor.referee.inputs import check_acted, check_models, named_actions
-from monitor.referee.verdict import Judge
+from monitor.referee.verdict import Derivation
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
 from monitor.types.stream_events import UNKNOWN_POLICY
 from monitor.types.verdicts import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Recourse, Verdict
@@ -33,7 +33,7 @@ ROUNDING = 1e-9
 """Tolerance for the sum of a belief's weights, which must be 1."""
 
 
-def judge_hidden(
+def derive_hidden(
     text: str,
     *,
     model: MDP,
@@ -44,7 +44,7 @@ def judge_hidden(
     start_observed: bool,
     acted: Sequence[str],
 ) -> Verdict:
-    """Evaluate one formula on one path of observations; arguments and errors as for `judge`."""
+    """Evaluate one formula on one path of observations; arguments and errors as for `derive`."""
     formula = parse(text)
     minds = _minds(model, policies)
     check_models(models, model)
@@ -56,7 +56,7 @@ def judge_hidden(
     _check_memory(acted, minds)
     watched = Watched(minds, pairs, acted, before)
     every = {MAIN: model, **models}
-    judged = Judge(
+    derivation = Derivation(
         HiddenUnroll(watched, every, actions, terminated=terminated),
         _frame(pairs, acted),
         {},
@@ -66,7 +66,7 @@ def judge_hidden(
         Extremes(Setting(every, {}, None), actions, "gumbel", None),
     )
     try:
-        verdict = judged.verdict(formula, text)
+        verdict = derivation.verdict(formula, text)
     except RecursionError as error:
         raise LimitError(
             "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"
@@ -92,7 +92,7 @@ def beliefs(
     """Return the belief before each pair of a path, in the form of a stream: place, weight, place, weight, ...
 
     The first pair may have the belief before it as a third element. Without it, the belief is that at the start of an
-    episode. `acted`: as for `judge`. Raises PathError, PolicyError, ConfigError, LimitError.
+    episode. `acted`: as for `derive`. Raises PathError, PolicyError, ConfigError, LimitError.
     """
     minds = _minds(model, policies)
     pairs, before = _checked_path(path, minds)

@@ -59,7 +59,7 @@ class Values(Protocol):
 
 
 @dataclass(frozen=True)
-class Judge:
+class Derivation:
     """Evaluator of one formula on one path.
 
     Attributes:

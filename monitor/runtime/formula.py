@@ -31,7 +31,7 @@ PAUSE: Final = 1.0
 """Minimum time, in seconds (ticks), between two revisions of a firing alarm that new verdicts cause."""
 
 
-class _JudgedPath(msgspec.Struct, frozen=True):
+class _VerdictPath(msgspec.Struct, frozen=True):
     """The path on which a verdict was given. The session's path may have grown before an alert is published."""
 
     pairs: tuple[tuple[State, int | None], ...]
@@ -64,7 +64,7 @@ class FormulaMonitorState(msgspec.Struct, frozen=True, array_like=True):
     steps: int
     asked: float | None
     last: Judged | None
-    path: _JudgedPath | None
+    path: _VerdictPath | None
     tests: int
     skipped: float | None
     published: _Published | None = None
@@ -98,7 +98,7 @@ class FormulaMonitor:
         self.forecasts = None if target is None else Forecasts(target, agent, query.spec.name)
         by = query.takeover_goal
         self.takeovers = None if by is None else Takeovers(by, agent, query.spec)
-        self._path: _JudgedPath | None = None
+        self._path: _VerdictPath | None = None
         self._published: _Published | None = None
         self.revises: float | None = None
         self._evaluator = QueryEvaluator()
@@ -153,7 +153,7 @@ class FormulaMonitor:
         `ends`: whether the episode ends with this step, so that a firing alarm is about to close as `ended`.
         """
         path, query, alarm = session.path, self.query, self._spec.alarm
-        known = None if query.sampled else self._shared.find(path)
+        known = None if query.drawn_verdicts else self._shared.find(path)
         if known is not None and known.quiet and self.alarm.state == "clear" and engines.learned is None:
             self._note(known.verdict, step, path, notices, engines)  # most steps of a fleet need nothing more
             return
@@ -170,7 +170,7 @@ class FormulaMonitor:
         self.alarm, change = next_alarm(self.alarm, assessment, alarm, step.seq, step.time)
         if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert reports it
             acted, inputs = tuple(path.acted), tuple(path.inputs)
-            self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, acted, inputs)
+            self._path = _VerdictPath(path.pairs, path.start_observed, path.terminated, acted, inputs)
         if change is not None:
             notices += self._report(change, step.time, now)
         elif self.alarm.state == "firing" and not ends:

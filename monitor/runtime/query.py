@@ -63,15 +63,16 @@ class Vocabulary(Protocol):
 class Query:
     """A formula to monitor, parsed and checked.
 
-    `sampled`: whether the formula is never evaluated exactly. `why`: the reason for this, if its `engine` is not
-    `sampled`. `target`: the forecast that is followed; None if none is. `takeover_goal`: the goal that judges
-    takeovers; None if there is none, for the reason `no_takeovers`. `products`: number of multiplications at each step
-    for decisions made for its goal. `shared`: its exact verdicts on one model, shared by all agents.
+    `drawn_verdicts`: whether its verdicts come from the engines' `drawn_verdict`, which draws samples (in a world with
+    numbers only where it must), and not from an incremental check. `why`: the reason, if its `engine` is not `sampled`.
+    `target`: the forecast that is followed; None if none is. `takeover_goal`: the goal that judges takeovers; None if
+    there is none, for the reason `no_takeovers`. `products`: number of multiplications at each step for decisions made
+    for its goal. `shared`: its exact verdicts on one model, shared by all agents.
     """
 
     spec: FormulaSpec
     formula: Formula
-    sampled: bool = False
+    drawn_verdicts: bool = False
     why: str = ""
     target: ForecastTarget | None = field(default=None, compare=False)
     takeover_goal: TakeoverGoal | None = field(default=None, compare=False)
@@ -134,7 +135,7 @@ class QueryEvaluator:
 
         An exact verdict is shared from now on. After shared verdicts `check` first catches up with the path.
         """
-        if query.sampled:
+        if query.drawn_verdicts:
             return self._sampled(query, engines, session, step, query.why)
         assert not isinstance(engines, WorldEngines), "worlds with numbers are always sampled"
         spec, path = query.spec, session.path
@@ -278,7 +279,7 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
     if isinstance(engines, WorldEngines) and isinstance(spec, FormulaSpec) and spec.causal_model == "world":
         spec = structs.replace(spec, causal_model="gumbel")  # the configured value; a stored spec is prepared
     query = spec if isinstance(spec, Query) else read_query(spec, engines.names, window=window)
-    sampled, why = engines.prepare(query.formula, query.spec, window=window)
+    drawn, why = engines.prepare(query.formula, query.spec, window=window)
     if isinstance(engines, WorldEngines):
         if query.spec.causal_model != "gumbel":
             raise SpecError(query.spec.name, ("causal_model",), OWN)
@@ -286,15 +287,15 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
             raise SpecError(query.spec.name, ("engine",), ONLY_DRAWN)
         query = replace(query, spec=structs.replace(query.spec, causal_model="world"))
     table = engines if isinstance(engines, Engines) else None
-    by = _takeover_goal(query, engines, known, sampled=sampled and table is not None)
+    by = _takeover_goal(query, engines, known, sampled=drawn and table is not None)
     return replace(
         query,
-        sampled=sampled,
+        drawn_verdicts=drawn,
         why=why,
         target=target_of(query.formula, engines),
         takeover_goal=None if isinstance(by, str) else by,
         no_takeovers=by if isinstance(by, str) else "",
-        products=0 if sampled or table is None else table.checker.products(query.formula, window),
+        products=0 if drawn or table is None else table.checker.products(query.formula, window),
     )
 
 

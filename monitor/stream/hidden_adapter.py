@@ -9,7 +9,7 @@ from __future__ import annotations
 from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError
 from monitor.hidden.filtering import NOTHING, Filter, Weights
-from monitor.hidden.glances import impossible
+from monitor.hidden.latent_steps import impossible
 from monitor.model.encode import StateEncoder, encode_action, encode_signal, encode_state
 from monitor.policy.controller import Reader
 from monitor.stream.adapter import Adapter, Pair, excess_of, seen_state

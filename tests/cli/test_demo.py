@@ -21,7 +21,7 @@ from monitor.demo.watch import Watcher
 from monitor.evidence.canonical import pack_plain
 from monitor.evidence.signing import read_verifier
 from monitor.model import MDP
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.sidecar.config.reading import load_config
 from monitor.types import Verdict
 from tests.cli.forging import with_digest
@@ -185,13 +185,13 @@ def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the referee says depends on the objects, which stay, and on what else it is given: .3 s saved each."""
     known: dict[str, Verdict] = {}
 
-    def remembered(text: str, **given: Any) -> Verdict:  # noqa: ANN401 - as of judge
+    def remembered(text: str, **given: Any) -> Verdict:  # noqa: ANN401 - as of derive
         asked = repr([text, *(item for item in given.items() if item[0] not in {"model", "policies", "models"})])
         if asked not in known:
-            known[asked] = judge(text, **given)
+            known[asked] = derive(text, **given)
         return known[asked]
 
-    monkeypatch.setattr("monitor.evidence.rederivation.judge", remembered)
+    monkeypatch.setattr("monitor.evidence.rederivation.derive", remembered)
 
 
 @scaled

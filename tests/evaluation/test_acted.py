@@ -12,7 +12,7 @@ from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.policy.table import as_table
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.sampled import Simulated
 from monitor.types import UNKNOWN_POLICY, Sampling
 from tests.tiers import examples, scaled
@@ -101,14 +101,14 @@ def test_a_wrong_list_of_policies_is_an_error(acted: list[str], engine: str, ref
     with pytest.raises(PathError, match=engine):
         check(TEXTS[0], **about)  # type: ignore[arg-type] # likewise
     with pytest.raises(PathError, match=referee):
-        judge(TEXTS[0], **about)  # type: ignore[arg-type] # likewise
+        derive(TEXTS[0], **about)  # type: ignore[arg-type] # likewise
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_an_unknown_policy_does_not_matter_where_nothing_is_left_to_it(text: str) -> None:
     acted = ["nominal", UNKNOWN_POLICY, "nominal"]
     assert value(text, acted) == value(text, [])
-    assert judge(text, model=MODEL, path=PATH, policies=POLICIES, acted=acted).value == pytest.approx(value(text, []))
+    assert derive(text, model=MODEL, path=PATH, policies=POLICIES, acted=acted).value == pytest.approx(value(text, []))
 
 
 @pytest.mark.parametrize("text", [*DEPENDS, 'max[<=1]@2.P=? [ F=2 "ledge" ]', 'delta(max,nominal)@2.P=? [ X "home" ]'])
@@ -130,7 +130,7 @@ def test_an_answer_that_depends_on_an_unknown_policy_is_refused(text: str) -> No
 def test_the_referee_refuses_an_answer_that_depends_on_an_unknown_policy(text: str) -> None:
     about = {"model": MODEL, "path": PATH, "policies": POLICIES}
     with pytest.raises(PathError, match="acts a policy that acted on the path and is not known"):
-        judge(text, **about, acted=[UNKNOWN_POLICY] * 3)  # type: ignore[arg-type] # likewise
+        derive(text, **about, acted=[UNKNOWN_POLICY] * 3)  # type: ignore[arg-type] # likewise
 
 
 def test_a_simulated_model_depends_on_it_unless_the_path_is_replayed() -> None:

@@ -18,7 +18,7 @@ from monitor.logic import parse
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.types import BandSettings, RestsOn
 from tests.exact.learned import Learned, learned_model, learned_world
 from tests.exact.small import LAW, chances, question
@@ -139,7 +139,7 @@ def test_both_programs_count_what_the_definition_says(chance: Random) -> None:
         if found is not None and expected is not None:
             assert close(found, expected)
             assert basis_of(used(learned, goal, position)) == found
-    referee = judge(text, model=learned.model, path=path, policies=_tables(learned), basis=True, delta=None)
+    referee = derive(text, model=learned.model, path=path, policies=_tables(learned), basis=True, delta=None)
     other = referee.quantities[0].rests_on
     if other is not None and engine.evaluators.constant(goal.measure) is None:
         assert close(found, other)

@@ -30,7 +30,7 @@ def road() -> MDP:
 
 def width(model: MDP, text: str) -> float:
     """Return the width of the referee's guaranteed band."""
-    verdict = referee.judge(text, model=model, path=PATH, policies=POLICIES, causal_model="any")
+    verdict = referee.derive(text, model=model, path=PATH, policies=POLICIES, causal_model="any")
     return max(q.guaranteed[1] - q.guaranteed[0] for q in verdict.quantities if q.guaranteed is not None)
 
 

@@ -42,7 +42,7 @@ def ask(text: str, model: MDP | None = None, causal_model: RequestedModel = "gum
     path, policies = [(START, WALK), (LEDGE, WALK)], {"nominal": [WALK] * 5, "careful": [CRAWL] * 5}
     checker = Checker(model, {name: as_table(actions, model) for name, actions in policies.items()})
     verdict = checker.check(parse(text), path, causal_model=causal_model, recourse=True)
-    again = referee.judge(text, model=model, path=path, policies=policies, causal_model=causal_model)
+    again = referee.derive(text, model=model, path=path, policies=policies, causal_model=causal_model)
     assert differences(verdict, again) == []
     return verdict
 
@@ -213,7 +213,7 @@ def test_the_referee_finds_the_same_extremes(chance: Random) -> None:
     checker = Checker(learned.model, learned.policies)
     verdict = checker.check(parse(text), path, causal_model=kind, terminated=terminated, recourse=True)
     about = {"model": learned.model, "policies": learned.policies, "causal_model": kind, "terminated": terminated}
-    assert differences(verdict, referee.judge(text, path=path, **about)) == []  # type: ignore[arg-type]
+    assert differences(verdict, referee.derive(text, path=path, **about)) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("causal_model", ["gumbel", "any"])
@@ -231,7 +231,7 @@ def test_a_label_that_is_unknown_in_the_last_state_is_unknown_in_a_combination()
     model = road()
     for text in ('"unsafe" | P>=0.9 [ F<=1 "unsafe" ]', '!"unsafe" & P>=0 [ F<=1 "unsafe" ]', '"unsafe"', '!"unsafe"'):
         verdict = Checker(model, {"nominal": as_table([WALK] * 5, model)}).check(parse(text), [(ELSEWHERE, WALK)])
-        again = referee.judge(text, model=model, path=[(ELSEWHERE, WALK)], policies={"nominal": [WALK] * 5})
+        again = referee.derive(text, model=model, path=[(ELSEWHERE, WALK)], policies={"nominal": [WALK] * 5})
         assert (verdict.holds, again.holds) == (None, None)
         assert assess(verdict, AlarmSpec()) == "bad"
     assert ask('"unsafe" | "home"').holds is False

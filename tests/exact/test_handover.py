@@ -13,7 +13,7 @@ from monitor.arrays import Bools, Floats
 from monitor.exact import Checker
 from monitor.model import MDP
 from monitor.policy.table import as_table
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.types import Verdict
 from tests.exact.calls import followed_worlds
 
@@ -75,7 +75,7 @@ def test_in_every_state_it_is_the_chance_to_reach_one_from_which_the_fallback_mi
         np.testing.assert_allclose(found, reaches(rows, tables["nominal"], late, steps), atol=1e-12)
 
 
-@pytest.mark.parametrize("judged_by", [monitor.check, judge], ids=["engine", "referee"])
+@pytest.mark.parametrize("judged_by", [monitor.check, derive], ids=["engine", "referee"])
 def test_a_verdict_has_its_goal_now_with_and_without_handing_over(
     rows: Floats,
     model: MDP,

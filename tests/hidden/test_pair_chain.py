@@ -10,8 +10,8 @@ import pytest
 import monitor
 from monitor.hidden import couplings, shared_tables
 from monitor.hidden.filtering import Weights
-from monitor.hidden.glances import Pair
 from monitor.hidden.hidden_checker import HiddenCheck, HiddenChecker
+from monitor.hidden.latent_steps import Pair
 from monitor.logic import parse
 from tests.hidden.played import Play, some_world
 from tests.hidden.scores import KINDS, model_of, policy

@@ -14,7 +14,7 @@ import monitor
 from monitor.hidden import filtering, network_values, pair_chain, readings
 from monitor.policy import recurrent
 from monitor.policy.manifest import Output
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.types import Instant, Observation
 from tests.hidden.recurrent import hysteresis, previous, write_recurrent
 from tests.tiers import slow
@@ -120,7 +120,7 @@ def test_the_referee_has_the_same_verdicts(seed: int, tmp_path: Path) -> None:
     for query in QUERIES:
         asked: dict[str, Any] = {"model": model, "path": path, "models": {"icy": icy}, "policies": readers}
         text = query.format(t=2)
-        assert_same(monitor.check(text, **asked), judge(text, **asked))
+        assert_same(monitor.check(text, **asked), derive(text, **asked))
 
 
 def test_on_the_stream_a_belief_has_what_networks_remember(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import monitor
-from monitor.referee import judge
+from monitor.referee import derive
 from tests.tiers import first
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "hidden_cases.json").read_text())
@@ -36,7 +36,7 @@ def test_the_answer_and_the_evidence(number: int) -> None:
         signals=emissions.shape[1],
         emissions=[(*index, emissions[index]) for index in np.ndindex(emissions.shape)],
     )
-    for program in (monitor.check, judge):
+    for program in (monitor.check, derive):
         verdict = program(
             f'alternative@{case["offset"]}.P=? [ F<={case["horizon"]} "bad" ]',
             model=model,

@@ -12,7 +12,7 @@ from monitor import MDP, FormulaError, check
 from monitor.errors import InputError
 from monitor.model import encode_action
 from monitor.model.action_names import ActionNames, action_in_words, number_in
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.referee.inputs import action_meant
 from tests.tiers import scaled
 
@@ -80,7 +80,7 @@ def test_the_referee_has_the_same_rule(names: list[str], text: str) -> None:
 @pytest.mark.parametrize(("text", "value"), [("do(40)", 1.0), ("do(40.0)", 1.0), ("do(100)", 0.0), ("do(0)", 0.0)])
 def test_a_formula_names_a_level(text: str, value: float) -> None:
     asked: dict[str, Any] = {"model": LEVELS, "path": [(0, 0)], "policies": {"nominal": [0] * 4}}
-    for answer in (check, judge):
+    for answer in (check, derive):
         assert answer(f'{text}.P=? [ F<=1 "there" ]', **asked).value == value
         with pytest.raises(FormulaError, match="unknown action '1'"):
             answer('do(1).P=? [ F<=1 "there" ]', **asked)
@@ -91,7 +91,7 @@ def test_a_formula_may_name_a_negative_level_or_a_fraction() -> None:
     for text, value in (("do(0.5)[1]", 1.0), ("do(-1)", 0.0), ("delta(do(0.5), do(-1))", 1.0)):
         asked: dict[str, Any] = {"model": both, "path": [(0, 0)], "policies": {"nominal": [0] * 3}}
         assert check(f'{text}.P=? [ F<=1 "there" ]', **asked).value == value
-        assert judge(f'{text}.P=? [ F<=1 "there" ]', **asked).value == value
+        assert derive(f'{text}.P=? [ F<=1 "there" ]', **asked).value == value
 
 
 def test_only_what_is_a_number_in_digits_is_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import asdict
 
 from monitor import check
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.types import CausalModel, Verdict
 from tests.referee.questions import Writer, setting
 from tests.tiers import first
@@ -57,7 +57,7 @@ def test_the_same_verdicts(seed: int) -> None:
             "terminated": ended,
             "start_observed": rng.random() < 0.7,
         }
-        ours, theirs = judge(text, **about), check(text, **about, engine="exact")
+        ours, theirs = derive(text, **about), check(text, **about, engine="exact")
         if not agree(ours, theirs):
             wrong.append((text, about["causal_model"], ended, ours, theirs))
     assert not wrong

@@ -11,8 +11,8 @@ import pytest
 
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation import check
+from monitor.referee import derive
 from monitor.referee import guaranteed as second
-from monitor.referee import judge
 from monitor.referee.intervals import box_of, extreme, least_probability
 from monitor.types import BandSettings, Quantity, Verdict
 from tests.exact.learned import learned_model, learned_world
@@ -33,7 +33,7 @@ DELTAS = (0.05, 0.5, 0.001)
 def test_bands_are_those_of_linear_programs(seed: int) -> None:
     case, delta = random_case(7000 + seed), DELTAS[seed % 3]
     for text in case.texts:
-        found = judge(text, model=case.model, path=case.path, policies=case.policies, causal_model="any", delta=delta)
+        found = derive(text, model=case.model, path=case.path, policies=case.policies, causal_model="any", delta=delta)
         expected = by_programs(case.model, case.policies, case.path, text, delta)
         assert found.guaranteed == pytest.approx(expected, abs=TOLERANCE), text
 
@@ -57,7 +57,7 @@ def test_verdicts_are_those_of_the_engine(seed: int) -> None:
 def agree(model: object, policies: object, path: object, text: str, **more: object) -> None:
     given: dict[str, Any] = {"model": model, "policies": policies, "path": path, "causal_model": "any", **more}
     one = check(text, **given, engine="exact", bands=BandSettings(draws=0, delta=0.2))
-    two = judge(text, **given, delta=0.2)
+    two = derive(text, **given, delta=0.2)
     assert (two.bands, two.robust, two.holds, two.outcome) == (one.bands, one.robust, one.holds, one.outcome), text
     pairs: list[tuple[Verdict | Quantity, Verdict | Quantity]] = [(one, two)]
     pairs += zip(one.quantities, two.quantities, strict=True)
@@ -92,24 +92,24 @@ def test_where_it_is_not_defined_nothing_is_called_robust() -> None:
         "path": learned.setting.path,
         "causal_model": "any",
     }
-    verdict = judge(f'{NESTED} & alt@1.P>=0 [ F<=2 "a" ]', **given)
+    verdict = derive(f'{NESTED} & alt@1.P>=0 [ F<=2 "a" ]', **given)
     assert verdict.robust is None
     assert verdict.bands is not None
     assert verdict.bands.delta == 0.05
     assert verdict.bands.reason.startswith("no guaranteed band: quantities are nested")
     assert [quantity.guaranteed is None for quantity in verdict.quantities] == [True, False]
     varied = replace(learned.model, reward_spread=np.full(len(learned.model.successors), 0.1))
-    assert judge("alt@1.R=? [ C<=2 ]", **given | {"model": varied}).guaranteed is None
-    assert judge('"a" | true', **given).bands is None
-    assert judge("P=? [ true ]", **given).guaranteed == (1.0, 1.0)
-    assert judge("delta(alt,nominal)@1.P=? [ true ]", **given).guaranteed == (0.0, 0.0)
+    assert derive("alt@1.R=? [ C<=2 ]", **given | {"model": varied}).guaranteed is None
+    assert derive('"a" | true', **given).bands is None
+    assert derive("P=? [ true ]", **given).guaranteed == (1.0, 1.0)
+    assert derive("delta(alt,nominal)@1.P=? [ true ]", **given).guaranteed == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1.0])
 def test_an_error_rate_outside_its_range_is_refused(delta: float) -> None:
     learned = learned_world(Random(3))
     with pytest.raises(ConfigError, match=f"delta must lie strictly between 0 and 1, not {delta:g}"):
-        judge("P=? [ true ]", model=learned.model, policies=learned.policies, path=learned.setting.path, delta=delta)
+        derive("P=? [ true ]", model=learned.model, policies=learned.policies, path=learned.setting.path, delta=delta)
 
 
 def test_too_many_labels_or_rows_are_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,11 +118,11 @@ def test_too_many_labels_or_rows_are_not_examined(monkeypatch: pytest.MonkeyPatc
     model, _ = learned_model(2, 1, draws, {name: frozenset({0}) for name in names})
     certain = " & ".join(f'("{name}" | !"{name}")' for name in names)
     asked: dict[str, Any] = {"model": model, "policies": {"nominal": [0, 0]}, "path": [(1, 0)], "causal_model": "any"}
-    assert judge(f"P=? [ {certain} ]", **asked).guaranteed == (0.0, 1.0)
-    assert judge('P=? [ "l0" | !"l0" ]', **asked).guaranteed == (1.0, 1.0)
+    assert derive(f"P=? [ {certain} ]", **asked).guaranteed == (0.0, 1.0)
+    assert derive('P=? [ "l0" | !"l0" ]', **asked).guaranteed == (1.0, 1.0)
     monkeypatch.setattr(second, "LIMIT", 2)
     with pytest.raises(LimitError, match="guaranteed band needs more than 2 rows"):
-        judge('P=? [ G<=9 "l0" ]', **asked | {"path": [(0, 0)]})
+        derive('P=? [ G<=9 "l0" ]', **asked | {"path": [(0, 0)]})
 
 
 def test_boxes_are_those_of_the_oracle() -> None:

@@ -13,7 +13,7 @@ from monitor.errors import MonitorError
 from monitor.evidence.canonical import plain
 from monitor.evidence.contradictions import differences
 from monitor.policy.controller import Controller, Policy
-from monitor.referee import beliefs, judge
+from monitor.referee import beliefs, derive
 from tests.hidden.test_inputs import model
 from tests.referee.hidden_questions import question, setting
 from tests.referee.questions import setting as seen_setting
@@ -29,7 +29,7 @@ def test_the_same_verdicts(seed: int) -> None:
     wrong = []
     for _ in range(QUESTIONS):
         text = question(rng, here.held, remembers=here.remembers)
-        answers = [plain(program(text, path=here.path, **here.about)) for program in (monitor.check, judge)]
+        answers = [plain(program(text, path=here.path, **here.about)) for program in (monitor.check, derive)]
         wrong += [(text, problem) for problem in differences("verdict", *answers)]
     assert not wrong
 
@@ -46,8 +46,8 @@ def test_states_that_are_seen_have_the_verdicts_of_the_other_evaluator(seed: int
     }
     for _ in range(QUESTIONS):
         text = question(rng, here.held, remembers=False)
-        expected = plain(judge(text, policies=here.policies, recourse=False, **about))
-        for program in (judge, monitor.check):
+        expected = plain(derive(text, policies=here.policies, recourse=False, **about))
+        for program in (derive, monitor.check):
             found = replace(
                 program(text, policies=sighted, **about), belief=None, evidence=None, likely=None, unseen=None
             )
@@ -77,7 +77,7 @@ def test_an_action_off_the_policy_stays_under_another_model() -> None:
     )
     sure = model(emissions=[(0, 0, 1.0), (1, 1, 1.0)])
     about: dict[str, Any] = {"model": sure, "models": {"icy": icy}, "policies": {"nominal": [0, 0]}}
-    for program in (judge, monitor.check):
+    for program in (derive, monitor.check):
         assert program('model:icy@0.P=? [ X "bad" ]', path=[(0, 1)], **about).value == 0.0
         assert program('model:icy@0.P=? [ X "bad" ]', path=[(0, None)], **about).value == 1.0
 
@@ -129,7 +129,7 @@ def test_the_belief_before_each_pair() -> None:
 )
 def test_both_programs_refuse_the_same_with_errors_of_one_kind(changed: dict[str, Any]) -> None:
     kinds, policies = [], {"nominal": [0, 1], "other": [1, 1]}
-    for program in (monitor.check, judge):
+    for program in (monitor.check, derive):
         about = {"model": model(), "policies": policies, "path": ((0, 0), (1, 0)), **changed}
         with pytest.raises(MonitorError) as error:
             program(about.pop("query", 'P=? [ F<=2 "bad" ]'), **about)
@@ -141,4 +141,4 @@ def test_both_programs_refuse_the_same_with_errors_of_one_kind(changed: dict[str
 def test_what_is_too_large_for_the_referee_is_said(limited: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"monitor.referee.{limited}.LIMIT", 5)
     with pytest.raises(monitor.LimitError, match="the referee follows at most 5 "):
-        judge('P=? [ F<=9 "bad" ]', model=model(), path=[(0, 0)] * 9, policies={"nominal": [[0.5, 0.5]] * 2})
+        derive('P=? [ F<=9 "bad" ]', model=model(), path=[(0, 0)] * 9, policies={"nominal": [[0.5, 0.5]] * 2})

@@ -14,9 +14,9 @@ import pytest
 import monitor
 from monitor.logic import parse, print_formula
 from monitor.logic.parser import MAX_DEPTH
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.types import Recourse, Verdict
-from tests.exact.best.test_ways import FELL, LEDGE, POLICIES
+from tests.exact.best.test_decision_rules import FELL, LEDGE, POLICIES
 from tests.exact.learned import learned_world
 from tests.tiers import first
 
@@ -44,9 +44,9 @@ def home_from_the_ledge(steps: int) -> float:
     return value
 
 
-def second(text: str, **options: Any) -> Verdict:  # noqa: ANN401 - arguments of judge
+def second(text: str, **options: Any) -> Verdict:  # noqa: ANN401 - arguments of derive
     with a_small_stack():
-        return judge(text, **ABOUT, **options)
+        return derive(text, **ABOUT, **options)
 
 
 def same(one: Verdict, other: Verdict) -> None:
@@ -89,7 +89,7 @@ def test_a_learned_model_may_lead_elsewhere_over_any_horizon(horizon: int) -> No
     about: dict[str, Any] = {"model": world.model, "policies": world.policies, "path": world.setting.path}
     text = f'P>=0.5 [ G<={horizon} ("a" | F<=1 "b") ]'
     with a_small_stack():
-        judged = judge(text, **about, causal_model="any")
+        judged = derive(text, **about, causal_model="any")
     checked = monitor.check(text, **about, causal_model="any", bands=None)
     assert judged.guaranteed is not None
     assert judged.guaranteed == pytest.approx(checked.guaranteed, abs=1e-9)
@@ -121,7 +121,7 @@ def test_the_deepest_formulas_that_are_read_fit_the_stack(kind: str) -> None:
     assert not accepted(DEEP[kind](3 * MAX_DEPTH))
     with a_small_stack():
         assert print_formula(parse(print_formula(parse(text)))) == print_formula(parse(text))
-        same(judge(text, **ABOUT, causal_model="any"), monitor.check(text, **ABOUT, causal_model="any"))
+        same(derive(text, **ABOUT, causal_model="any"), monitor.check(text, **ABOUT, causal_model="any"))
 
 
 def accepted(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.model import MDP
-from monitor.referee import judge
+from monitor.referee import derive
 from tests.tiers import first
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "cases.json").read_text())
@@ -30,7 +30,7 @@ def test_case(number: int) -> None:
     wrong = []
     for query in case["queries"]:
         causal_model = query.get("causal_model", "gumbel")
-        verdict = judge(query["formula"], model=model, path=path, policies=case["policies"], causal_model=causal_model)
+        verdict = derive(query["formula"], model=model, path=path, policies=case["policies"], causal_model=causal_model)
         for kind in ("value", "holds", "bounds"):
             found = getattr(verdict, kind)
             expected = query.get(kind, found)

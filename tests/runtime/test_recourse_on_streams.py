@@ -15,7 +15,7 @@ from monitor.exact import Checker
 from monitor.exact.best.values import BestValues
 from monitor.exact.inputs import tables
 from monitor.model import MDP
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.runtime.query import SpecError, read_query
 from monitor.types import (
     UNKNOWN_POLICY,
@@ -130,7 +130,7 @@ def test_the_answer_on_a_stream_is_that_of_monitor_check_on_the_held_path(text: 
             "start_observed": len(path) <= 10,
         }
         assert verdict.recourse == check(text, **about).recourse
-        second = judge(text, **about).recourse
+        second = derive(text, **about).recourse
         assert (second and second.avoidable) == (verdict.recourse and verdict.recourse.avoidable)
         examined += verdict.recourse is not None
     assert examined >= 5
@@ -175,7 +175,7 @@ def test_where_an_unknown_policy_acted_the_answer_has_a_reason() -> None:
         "path": [(ROAD, RUSH), (ROAD, CRAWL), (DITCH, RUSH)],
     }
     acted = ["nominal", UNKNOWN_POLICY, "nominal"]
-    for answer in (check, judge):
+    for answer in (check, derive):
         found = answer(FATED.replace("@1", "@2"), **about, acted=acted).recourse
         assert found is not None
         assert (found.avoidable, found.best, found.changes) == (None, None, None)
@@ -228,7 +228,7 @@ def test_a_model_with_names_of_actions_gives_them() -> None:
     plain = road()
     named = replace_names(plain)
     text = 'regret(careful@1, P>=0.5 [ G<=2 !"ditch" ])'
-    for answer in (check, judge):
+    for answer in (check, derive):
         verdict = answer(text, model=named, path=[(ROAD, RUSH), (DITCH, RUSH)], policies=POLICIES)
         assert verdict.recourse is not None
         assert verdict.recourse.changes is not None

@@ -73,4 +73,4 @@ class Engine:
 
     def verdict_of_referee(self, case: Case) -> monitor.Verdict:
         """Return the verdict of the second evaluator, which shares nothing with the first."""
-        return referee.judge(case.formula, causal_model=case.causal_model, **self.about)
+        return referee.derive(case.formula, causal_model=case.causal_model, **self.about)

@@ -11,6 +11,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fitted_policy import FittedPolicy
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.authoring.learning.forecast_skill import ForecastSet
+from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.authoring.learning.model_report import HORIZONS
 from monitor.authoring.proposal.rules import LONGEST
 from monitor.worlds import with_inputs
@@ -46,7 +47,8 @@ class ForecastingWorld:
         paths: Ints,
         seed: int,
     ) -> None:
-        (self._world, self._policy), self._problems, self._seed = world, problems, seed
+        (self._world, self._policy), self._seed = world, seed
+        self._problems = tuple(map(ModelProblem, problems))
         at, self._steps, self._after = _steps_of(paths, steps), steps, _following(steps)
         known = np.flatnonzero(at >= 0)
         self._rows = np.sort(np.random.default_rng(seed).permutation(known)[:MOST])
@@ -61,7 +63,7 @@ class ForecastingWorld:
         found[self._rows] = (self._first(label, ahead) <= horizon).mean(axis=1)
         return ForecastSet(found, np.full(self._count, float(DRAWS)))
 
-    def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
+    def checks(self, names: object) -> tuple[float, tuple[ModelProblem, ...]]:
         """Return the gain of a history, always NaN for a world, and the reasons why the world is not good enough."""
         del names
         return np.nan, self._problems

@@ -19,6 +19,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.forecast_skill import ForecastSet, log_score, smoothed
 from monitor.authoring.learning.holdout import Holdout
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.authoring.learning.model_report import HORIZONS, Chain, ModelReport, reported
 from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.separation import missed, unseparated
@@ -43,7 +44,7 @@ class Forecaster(Protocol):
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]; NaN: none."""
         ...
 
-    def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
+    def checks(self, names: Sequence[str]) -> tuple[float, tuple[ModelProblem, ...]]:
         """Return the largest gain of a history in nats a step, and the problems of the model with these labels."""
         ...
 
@@ -81,7 +82,7 @@ class CandidateAbstraction:
         said, ends = (chain.forecasts(each, horizon)[after] for each in (holds, chain.states.ended))
         return ForecastSet(said, chain.total[after].astype(np.float64), ends, chain.assumed(holds, horizon)[after])
 
-    def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
+    def checks(self, names: Sequence[str]) -> tuple[float, tuple[ModelProblem, ...]]:
         """Return the largest gain of a history in nats a step, and the problems of the abstraction."""
         learner, report = self.learner, self.report(names)
         markov = max((gain.difference for gain in report.histories), default=0.0)
@@ -113,7 +114,7 @@ class Scored:
     states: int | None
     score: float
     markov: float
-    problems: tuple[str, ...]
+    problems: tuple[ModelProblem, ...]
     excess: float = 0.0
     error: float = 0.0
 

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.forecast_skill import mostly_assumed, too_many_assumed
 from monitor.authoring.learning.holdout import HISTORIES, HeldOut, Holdout, mixed_histories
+from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.authoring.learning.states import States
 from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally, mixed
 from monitor.model.mdp import MDP
@@ -154,7 +155,7 @@ class ModelReport:
     calibrations: tuple[LabelCalibration, ...]
     scarce: tuple[Scarce, ...]
     full: bool
-    problems: tuple[str, ...] = ()
+    problems: tuple[ModelProblem, ...] = ()
     earlier: int = 0
     distances: tuple[int, ...] = ()
     farthest: float = 0.0
@@ -442,33 +443,33 @@ def _named(names: Sequence[str], number: int) -> str:
     return names[number] if names else str(number)
 
 
-def problems_of(report: ModelReport) -> tuple[str, ...]:
+def problems_of(report: ModelReport) -> tuple[ModelProblem, ...]:
     """Return the problems that the numbers of a report show, most important first."""
-    found: list[str] = []
+    found: list[ModelProblem] = []
     cover = report.coverage
     if not report.held:
-        found.append("no path was held out: there are too few episodes to test the model")
+        found.append(ModelProblem("no path was held out: there are too few episodes to test the model"))
     history = max((gain for gain in report.histories if gain.real), key=lambda gain: gain.difference, default=None)
     if history is not None:
-        found.append(
+        why = (
             f"{NOT_MARKOV}: {history.name} improves predictions by {history.difference:.3f} nats a step "
-            f"(standard error {history.error:.3f}); add columns to the state, or use finer bins"
+            f"(standard error {history.error:.3f})"
         )
+        found.append(ModelProblem(why, "; add columns to the state, or use finer bins"))
     wrong: Mapping[str, LabelCalibration] = {each.label: each for each in report.calibrations if each.wrong}
-    found += [
-        f"forecasts of '{each.label}' within {each.horizon} step{'s' * (each.horizon > 1)} are wrong: {each.fault}"
-        for each in wrong.values()
-    ]
+    for each in wrong.values():
+        why = f"forecasts of '{each.label}' within {each.horizon} step{'s' * (each.horizon > 1)} are wrong"
+        found.append(ModelProblem(why, f": {each.fault}"))
     assumed = {
-        each.label: problem
+        each.label: ModelProblem.with_advice(why)
         for each in report.calibrations
-        if (problem := too_many_assumed(each.label, each.horizon, each.assumed, each.count + each.assumed))
+        if (why := too_many_assumed(each.label, each.horizon, each.assumed, each.count + each.assumed))
     }
     found += assumed.values()
     if cover.thin > 0.05:
-        found.append(
-            f"{cover.thin:.0%} of held-out steps are in rows with fewer than {ENOUGH} visits; use coarser bins"
-        )
+        why = f"{cover.thin:.0%} of held-out steps are in rows with fewer than {ENOUGH} visits"
+        found.append(ModelProblem(why, "; use coarser bins"))
     if cover.unseen > 0.01:
-        found.append(f"{cover.unseen:.1%} of held-out steps lead to a successor that was never seen in their row")
+        why = f"{cover.unseen:.1%} of held-out steps lead to a successor that was never seen in their row"
+        found.append(ModelProblem(why))
     return tuple(found)

@@ -17,6 +17,7 @@ from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
 from monitor.authoring.learning.learned_model import LabelSpec
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.authoring.learning.state_codes import base_of, is_end, unknown_at
 from monitor.authoring.learning.tally import ACTION_BITS, Tally
 
@@ -37,11 +38,13 @@ def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]
     return {label.name: _part(table["true"][:, i], table["known"][:, i]) for i, label in enumerate(labels)}
 
 
-def unseparated(parts: Mapping[str, float | None]) -> list[str]:
-    """Return a sentence for each label that the states do not separate."""
+def unseparated(parts: Mapping[str, float | None]) -> list[ModelProblem]:
+    """Return a problem for each label that the states do not separate."""
     return [
-        f"{name}: {part:.0%} of the visits where its condition holds are in states that do not "
-        "have the label, because it does not hold in most of their visits; use other bins or columns"
+        ModelProblem(
+            f"{name}: {part:.0%} of the visits where its condition holds are in states that do not have the label",
+            ", because it does not hold in most of their visits; use other bins or columns",
+        )
         for name, part in parts.items()
         if part is not None and part > MISSED
     ]

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Literal, Protocol
 
 from monitor.arrays import AnyArray, Floats
-from monitor.exact.best.lanes import Way
+from monitor.exact.best.lanes import DecisionRule
 from monitor.exact.best.layouts import NEVER, ObligationLayouts
 from monitor.exact.best.options import Options, options_of
 from monitor.exact.best.posteriors import Transitions
@@ -62,11 +62,11 @@ class BestCatalogue:
 
         Raises LimitError if the tables would be too large.
         """
-        return self.of(measure, path.end, largest=change.largest).value(path, _way(change))
+        return self.of(measure, path.end, largest=change.largest).value(path, _rule(change))
 
     def profile(self, change: InterventionRef, measure: Measure, path: Observed) -> Floats:
-        """Return the value [L] from each pair of a path on. Raises LimitError as `value` does."""
-        return self.of(measure, path.end, largest=change.largest).profile(path, _way(change))
+        """Return the values [L], one from each pair of a path on. Raises LimitError as `value` does."""
+        return self.of(measure, path.end, largest=change.largest).profile(path, _rule(change))
 
     def products(self, change: InterventionRef, measure: Measure, pairs: int, *, each: bool) -> int:
         """Return the number of multiplications for the value on a path of `pairs` pairs, from the first pair on.
@@ -74,18 +74,18 @@ class BestCatalogue:
         With `each`, the number is for the values from each pair on. Raises LimitError if some path of this length would
         need tables that are too large.
         """
-        return self.of(measure, largest=change.largest).products(pairs, _way(change), each=each)
+        return self.of(measure, largest=change.largest).products(pairs, _rule(change), each=each)
 
     def interval(
         self, change: InterventionRef, measure: Measure, path: Observed, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         """Return the bounds of the value over a class of causal models. Raises LimitError as `value` does."""
         kind = STABLE if causal_model == "stable" else ANY
-        return self.of(measure, path.end, largest=change.largest).interval(path, _way(change), kind)
+        return self.of(measure, path.end, largest=change.largest).interval(path, _rule(change), kind)
 
     def everywhere(self, change: InterventionRef, measure: Measure) -> Floats:
         """Return the value [S] in every state, without observations. Raises LimitError as `value` does."""
-        return self.of(measure, largest=change.largest).everywhere(_way(change))
+        return self.of(measure, largest=change.largest).everywhere(_rule(change))
 
     def of(self, measure: Measure, end: int | None = None, *, largest: bool = True) -> BestValues:
         """Return the `BestValues` of a measure without nested quantities; `largest`: whether decisions maximise it."""
@@ -109,10 +109,10 @@ class BestCatalogue:
         return self._known[key]
 
 
-def _way(change: InterventionRef) -> Way:
-    """Return the way in which the decisions of a change are made."""
+def _rule(change: InterventionRef) -> DecisionRule:
+    """Return the rule by which the decisions of a change are made."""
     if change.kind == "optimal":
-        return Way("optimal")
+        return DecisionRule("optimal")
     if change.limit is not None:
-        return Way("few", change.limit)
-    return Way("free", until=NEVER if change.steps is None else change.steps)
+        return DecisionRule("few", change.limit)
+    return DecisionRule("free", until=NEVER if change.steps is None else change.steps)

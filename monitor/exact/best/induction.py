@@ -77,7 +77,7 @@ class BackwardProblem:
 
 @dataclass(eq=False)
 class Lanes:
-    """The n lanes of a pass: one for each way to decide, and the lanes to which these lead.
+    """The n lanes of a pass: one for each decision rule, and the lanes to which these lead.
 
     `spends` [n]: the lane that follows after a best decision, -1 if best decisions are not allowed. `since`, `until`
     [n]: a best decision is allowed at `since` steps after the intervention state or later, but before `until` steps.

@@ -1,4 +1,4 @@
-"""Lanes of the backward pass: the values of one node under several ways to decide, computed side by side."""
+"""Lanes of the backward pass: the values of one node under several decision rules, computed side by side."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from monitor.exact.best.induction import Lanes
 from monitor.exact.best.layouts import NEVER
 
 
-class Way(NamedTuple):
-    """A way to decide.
+class DecisionRule(NamedTuple):
+    """A rule that says which decisions of a path are made for the goal.
 
     `free`: the first `until` decisions are best, and later decisions are unchanged. `few`: at most `changes` decisions
     are best, and all others are unchanged. `optimal`: decisions follow the policy that is best without hindsight.
@@ -25,14 +25,14 @@ class Way(NamedTuple):
 
 
 @lru_cache(256)
-def lanes_of(ways: tuple[Way, ...]) -> tuple[Lanes, list[int]]:
-    """Return the lanes, and the lane of each way. A way `few` with n changes also has lanes for fewer changes.
+def lanes_of(rules: tuple[DecisionRule, ...]) -> tuple[Lanes, list[int]]:
+    """Return the lanes, and the lane of each rule. A rule `few` with n changes also has lanes for fewer changes.
 
-    Equal ways return the same object, so callers must not change it.
+    Equal rules return the same object, so callers must not change it.
     """
-    most = max((way.changes for way in ways if way.kind == "few"), default=-1)
-    free = list(dict.fromkeys(way.until for way in ways if way.kind == "free"))
-    optimal = any(way.kind == "optimal" for way in ways)
+    most = max((rule.changes for rule in rules if rule.kind == "few"), default=-1)
+    free = list(dict.fromkeys(rule.until for rule in rules if rule.kind == "free"))
+    optimal = any(rule.kind == "optimal" for rule in rules)
     first_few = len(free)
     spends = [*range(len(free)), *range(first_few - 1, first_few + most)]
     if most >= 0:
@@ -47,7 +47,9 @@ def lanes_of(ways: tuple[Way, ...]) -> tuple[Lanes, list[int]]:
         optimal,
     )
     places = {"free": 0, "few": first_few, "optimal": count - 1}
-    return lanes, [places[way.kind] + (free.index(way.until) if way.kind == "free" else way.changes) for way in ways]
+    return lanes, [
+        places[rule.kind] + (free.index(rule.until) if rule.kind == "free" else rule.changes) for rule in rules
+    ]
 
 
 def lanes_of_sets(levels: int, size: int) -> tuple[Lanes, dict[tuple[int, ...], int]]:

@@ -21,7 +21,7 @@ from monitor.exact.best.induction import (
     induct,
     scratch_of,
 )
-from monitor.exact.best.lanes import Way, lanes_of
+from monitor.exact.best.lanes import DecisionRule, lanes_of
 from monitor.exact.best.layouts import FIRST_SLOT, NEVER, Layout, LayoutNode, ObligationLayouts
 from monitor.exact.best.options import TIE, Options, acting_of
 from monitor.exact.best.posteriors import Transitions
@@ -144,45 +144,45 @@ class BestValues:
         self._options, self._transitions, self._nominal = options, transitions, nominal
         self._layouts, self._prior, self._end = layouts, prior, end
         self._alone = acting_of([nominal], *options.rewards.shape)[0]
-        self._frames: OrderedDict[tuple[int, tuple[Way, ...], bool], _Frame] = OrderedDict()
+        self._frames: OrderedDict[tuple[int, tuple[DecisionRule, ...], bool], _Frame] = OrderedDict()
 
-    def value(self, path: Observed, way: Way) -> float:
-        """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
-        found, (lane,) = self._decided(path, (_possible(way, path),))
+    def value(self, path: Observed, rule: DecisionRule) -> float:
+        """Return the Gumbel-Max value from the first pair on, with decisions made by one rule."""
+        found, (lane,) = self._decided(path, (_possible(rule, path),))
         return float(found.values[0, lane])
 
-    def profile(self, path: Observed, way: Way) -> Floats:
-        """Return the Gumbel-Max values [L], from each pair on, with decisions made in one way. One pass is enough."""
-        found, (lane,) = self._decided(path, (_possible(way, path),), each=True)
+    def profile(self, path: Observed, rule: DecisionRule) -> Floats:
+        """Return the Gumbel-Max values [L], from each pair on, with decisions made by one rule. Uses a single pass."""
+        found, (lane,) = self._decided(path, (_possible(rule, path),), each=True)
         return found.begun[:, lane]
 
-    def products(self, pairs: int, way: Way, *, each: bool) -> int:
+    def products(self, pairs: int, rule: DecisionRule, *, each: bool) -> int:
         """Return the number of multiplications of a backward pass over `pairs` pairs, from the first or `each` pair on.
 
         Raises LimitError if the pass would be too large.
         """
-        lanes, _ = lanes_of((way._replace(changes=min(way.changes, pairs)),))
+        lanes, _ = lanes_of((rule._replace(changes=min(rule.changes, pairs)),))
         return self._check_size(pairs, lanes, whole=False, each=each)
 
-    def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
+    def interval(self, path: Observed, rule: DecisionRule, kind: int) -> tuple[float, float]:
         """Return the bounds, lowest first, of the best decisions over a class of causal models (ANY or STABLE).
 
         One bound is the best value that is guaranteed. The other is the best value that is possible.
         """
-        low, high = (self.bound(path, way, kind, greatest=greatest) for greatest in (False, True))
+        low, high = (self.bound(path, rule, kind, greatest=greatest) for greatest in (False, True))
         return low, high
 
-    def bound(self, path: Observed, way: Way, kind: int, *, greatest: bool) -> float:
+    def bound(self, path: Observed, rule: DecisionRule, kind: int, *, greatest: bool) -> float:
         """Return one end of `interval`: every mean is the least that the class allows, or the greatest."""
-        found, (lane,) = self._decided(path, (_possible(way, path),), kind, greatest=greatest)
+        found, (lane,) = self._decided(path, (_possible(rule, path),), kind, greatest=greatest)
         return float(found.values[0, lane])
 
-    def everywhere(self, way: Way) -> Floats:
-        """Return the value [S] in every state, on a path that consists of this state.
+    def everywhere(self, rule: DecisionRule) -> Floats:
+        """Return the value [S] in every state, on the path of this state alone.
 
         The path has one decision, which is not yet made, so at most one decision can be changed.
         """
-        steps = min(way.changes, 1) if way.kind == "few" else way.until
+        steps = min(rule.changes, 1) if rule.kind == "few" else rule.until
         return self._prior.takeover(steps, self._layouts.automaton.start).copy()
 
     def plan_values(self, path: Observed, most: int) -> PlanValues:
@@ -200,7 +200,7 @@ class BestValues:
 
         `whole`: whether the pass keeps the decisions in all states, not only the decisions on the path.
         """
-        found, (best, optimal, *few) = self._decided(path, _outlook_ways(most), whole=whole)
+        found, (best, optimal, *few) = self._decided(path, _outlook_rules(most), whole=whole)
         values = found.values[0]
         plan_values = PlanValues(
             float(values[few[0]]),
@@ -245,7 +245,7 @@ class BestValues:
 
         Args:
             path: the path from the intervention state on.
-            lanes: ways to decide.
+            lanes: the lanes of decision rules.
             kind: EXACT, ANY or STABLE.
             greatest: for ANY and STABLE, whether means are as large as possible.
             whole: whether to keep the decisions in all states, not only the decisions on the path.
@@ -261,29 +261,29 @@ class BestValues:
     def _decided(
         self,
         path: Observed,
-        ways: tuple[Way, ...],
+        rules: tuple[DecisionRule, ...],
         kind: int = EXACT,
         *,
         greatest: bool = False,
         whole: bool = False,
         each: bool = False,
     ) -> tuple[Pass, list[int]]:
-        """Return the backward pass and the lane of each way. For errors and other arguments see `backward`.
+        """Return the backward pass and the lane of each rule. For errors and other arguments see `backward`.
 
         `each`: whether the intervention may begin at each pair, instead of at the first only.
         """
-        lanes, places = lanes_of(ways)
+        lanes, places = lanes_of(rules)
         pairs = len(path.states)
         self._check_size(pairs, lanes, whole=whole, each=each)
-        frame = self._frames.get((pairs, ways, each))
+        frame = self._frames.get((pairs, rules, each))
         if frame is None:
             frame = self._frame(pairs, lanes, each=each)
             if frame.plan.policy.size + self._width(frame.layout, lanes) <= FEW_NUMBERS:
                 if len(self._frames) >= FRAMES:
                     self._frames.popitem(last=False)
-                self._frames[pairs, ways, each] = frame = frame._replace(ahead=self._values_ahead(frame))
+                self._frames[pairs, rules, each] = frame = frame._replace(ahead=self._values_ahead(frame))
         else:
-            self._frames.move_to_end((pairs, ways, each))
+            self._frames.move_to_end((pairs, rules, each))
         return self._backward(path, frame, kind, greatest=greatest, whole=whole), places
 
     def _width(self, layout: Layout, lanes: Lanes) -> int:
@@ -452,10 +452,10 @@ class BestValues:
 
 
 @lru_cache(64)
-def _outlook_ways(most: int) -> tuple[Way, ...]:
-    return Way("free"), Way("optimal"), *(Way("few", n) for n in range(most + 1))
+def _outlook_rules(most: int) -> tuple[DecisionRule, ...]:
+    return DecisionRule("free"), DecisionRule("optimal"), *(DecisionRule("few", n) for n in range(most + 1))
 
 
-def _possible(way: Way, path: Observed) -> Way:
-    """Limit the changes of a way to the number of decisions on the path. More changes would only cost memory."""
-    return way._replace(changes=min(way.changes, len(path.states)))
+def _possible(rule: DecisionRule, path: Observed) -> DecisionRule:
+    """Limit the changes of a rule to the number of decisions on the path. More would only cost memory."""
+    return rule._replace(changes=min(rule.changes, len(path.states)))

@@ -2,7 +2,8 @@
 cimport cython
 
 from monitor.causal.row cimport bound, choose, reweigh_within
-from monitor.exact.forward.row_table cimport RowTable, find_slot
+from monitor.exact.forward.row_table cimport RowTable
+from monitor.exact.hash_table cimport find_slot
 
 cdef long long EXACT, STABLE, FULL, NO_END
 

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 from monitor.arrays import Bytes, Floats, Ints
 from monitor.causal.row import bound, choose, reweigh_within
-from monitor.exact.forward.row_table import EXACT, FULL, STABLE, RowTable, find_slot
+from monitor.exact.forward.row_table import EXACT, FULL, STABLE, RowTable
+from monitor.exact.hash_table import find_slot
 
 NO_END = 1 << 62
 """End of the last phase."""

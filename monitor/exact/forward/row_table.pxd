@@ -1,8 +1,6 @@
 # The C types of `row_table.py`.
 from monitor.causal.row cimport RowMemory
 
-cdef long long MIX
-
 
 cdef class RowTable:
     cdef object _budget
@@ -13,10 +11,3 @@ cdef class RowTable:
     cdef readonly int[::1] successors, place
     cdef readonly double[::1] observed, choice
     cdef readonly RowMemory memory
-
-
-cpdef long long find_slot(const long long[::1] keys, long long key) noexcept nogil
-
-cpdef void rehash(
-    const long long[::1] keys, const long long[::1] values, long long[::1] new_keys, long long[::1] new_values
-) noexcept nogil

@@ -6,7 +6,6 @@ section 3). So it is computed once (`counterfactual_rows.py`, compiled) and cach
 - A transition s, a -> s_next observed under one phase of the law has an index. Each (index, state) has an *entry*. An
   entry has one row for each action that may be taken in the state, or a single row if nothing depends on the action.
   Each row has its successors, as in CSR.
-- Hash tables are open-addressed, with -1 for a free slot. They are at most half full, so a probe always ends.
 - The loops append and never grow an array. If an array is full, they return FULL and do not count the incomplete entry.
   Then `grow` enlarges the arrays, or clears this table if all tables of the model together would have space for more
   than MAX_SUCCESSORS successors.
@@ -19,8 +18,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.arrays import Ints, longer
+from monitor.arrays import longer
 from monitor.causal.row import row_memory
+from monitor.exact.hash_table import doubled, empty_table
 
 EXACT, ANY, STABLE = 0, 1, 2
 """Kind of a row: the Gumbel-Max row, or bounds over a class of causal models (`monitor.types.CausalModel`)."""
@@ -34,9 +34,6 @@ more space, and gets it."""
 
 INITIAL_SIZES = 64, 256, 256, 2048
 """Observed transitions, entries, rows and successors that fit before a table grows."""
-
-MIX = 0x9E3779B97F4A7C1
-"""Factor of Fibonacci hashing."""
 
 
 class RowBudget:
@@ -66,8 +63,8 @@ class RowTable:
     def __init__(self, kind: int, states: int, actions: int, budget: RowBudget | None = None) -> None:
         self.kind, self._budget = kind, budget or RowBudget()
         observed, entries, rows, successors = INITIAL_SIZES
-        self.observed_keys, self.observed_values = _hash_table(observed)
-        self.entry_keys, self.entry_values = _hash_table(entries)
+        self.observed_keys, self.observed_values = empty_table(observed)
+        self.entry_keys, self.entry_values = empty_table(entries)
         self.entry_begin = np.zeros(entries + 1, dtype=np.int64)
         self.action = np.zeros(rows, dtype=np.int64)
         self.weight, self.reward = np.zeros(rows), np.zeros(rows)
@@ -91,10 +88,10 @@ class RowTable:
             return
         self._budget.allocated += successors
         if 4 * self.observed_count >= len(self.observed_keys):
-            self.observed_keys, self.observed_values = _doubled(self.observed_keys, self.observed_values)
+            self.observed_keys, self.observed_values = doubled(self.observed_keys, self.observed_values)
         if 2 * self.entry_count >= entries:
             self.entry_begin = longer(self.entry_begin, 2 * entries + 1)
-            self.entry_keys, self.entry_values = _doubled(self.entry_keys, self.entry_values)
+            self.entry_keys, self.entry_values = doubled(self.entry_keys, self.entry_values)
         # Double them even if few rows are used, because a single state may need more rows than the arrays have.
         self.action, self.row_begin = longer(self.action, 2 * rows), longer(self.row_begin, 2 * rows + 1)
         self.weight, self.reward = longer(self.weight, 2 * rows), longer(self.reward, 2 * rows)
@@ -125,33 +122,3 @@ class RowTables:
         """Return all allocations to the budget."""
         for table in self._tables.values():
             table.close()
-
-
-def _hash_table(keys: int) -> tuple[Ints, Ints]:
-    """Return the keys and values of an empty hash table that is at most half full with `keys` keys."""
-    slots = 2 << (keys - 1).bit_length()
-    return np.full(slots, -1, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-
-
-def _doubled(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
-    """Return the same hash table with twice as many slots."""
-    new_keys, new_values = _hash_table(len(keys))
-    rehash(keys, values, new_keys, new_values)
-    return new_keys, new_values
-
-
-def find_slot(keys: Ints, key: int) -> int:
-    """Return the slot of a key in a hash table, or the free slot for it (linear probing)."""
-    mask = len(keys) - 1
-    slot = (key * MIX >> 17) & mask  # overflow is dropped
-    while keys[slot] != -1 and keys[slot] != key:
-        slot = (slot + 1) & mask
-    return slot
-
-
-def rehash(keys: Ints, values: Ints, new_keys: Ints, new_values: Ints) -> None:
-    """Insert all keys and values of one hash table into another."""
-    for n in range(len(keys)):
-        if keys[n] != -1:
-            slot = find_slot(new_keys, keys[n])
-            new_keys[slot], new_values[slot] = keys[n], values[n]

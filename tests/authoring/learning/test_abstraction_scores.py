@@ -16,6 +16,7 @@ from monitor.authoring.learning.candidates import Field, abstractions, fresh
 from monitor.authoring.learning.columns import Roles, Timing
 from monitor.authoring.learning.holdout import held_out
 from monitor.authoring.learning.learner import labels_of
+from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.authoring.learning.states import numbered
 from monitor.errors import ModelError, RecordingError
 from tests.authoring.learning.recorded import LABELS, UNSAFE, Row, batches, random_rows, roles
@@ -188,14 +189,14 @@ def test_bins_that_separate_the_label_beat_others_and_noise_is_not_preferred() -
 
 
 def entry(name: str, states: int, score: float, error: float, *problems: str) -> Scored:
-    return Scored(name, states, score, 0.0, problems, score - 0.5, error)
+    return Scored(name, states, score, 0.0, tuple(map(ModelProblem, problems)), score - 0.5, error)
 
 
 def test_the_choice_is_the_lowest_score_and_near_it_the_smallest_of_those_good_enough() -> None:
     best, near, far = entry("best", 90, 0.5, 0.0), entry("near", 20, 0.52, 0.03), entry("far", 5, 0.6, 0.05)
     assert chosen([best, near, far]).name == "near"
     assert chosen([far, best]).name == "best"
-    assert chosen([near, replace(best, problems=("not Markov",))]).name == "near"
+    assert chosen([near, replace(best, problems=(ModelProblem("not Markov"),))]).name == "near"
     clear = entry("clear", 90, 0.5, 0.0, "not Markov")
     assert chosen([clear, far]).name == "clear", "a worse score is not better for passing checks"
     world = replace(best, name="world", states=None)

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import monitor
 from monitor.exact.avoidable import MOST_CHANGES, NESTED, SAMPLED
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.types import UNKNOWN_POLICY, Changes, Recourse, Verdict
-from tests.exact.best.test_ways import CRAWL, FELL, LEDGE, POLICIES, WALK, ask
+from tests.exact.best.test_decision_rules import CRAWL, FELL, LEDGE, POLICIES, WALK, ask
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
 from tests.oracle.responsibility import avoidable, avoidable_is_robust, few_changes
 from tests.tiers import first
@@ -105,7 +105,7 @@ def test_the_fall_from_the_ledge(bound: float, expected: str, changes: Changes |
 
 
 def _judged(text: str, path: list[tuple[int, int]]) -> Verdict:
-    return judge(text, model=LEDGE, path=path, policies=POLICIES)
+    return derive(text, model=LEDGE, path=path, policies=POLICIES)
 
 
 def test_only_missed_goals_of_regret_are_examined() -> None:
@@ -115,12 +115,12 @@ def test_only_missed_goals_of_regret_are_examined() -> None:
         assert _judged(text, FELL).recourse is None
     text = f"regret(careful@2, {HOME.format(0.9)})"
     assert ask(text, recourse=False).recourse is None
-    assert judge(text, model=LEDGE, path=FELL, policies=POLICIES, recourse=False).recourse is None
+    assert derive(text, model=LEDGE, path=FELL, policies=POLICIES, recourse=False).recourse is None
 
 
 def test_a_goal_that_nothing_can_meet() -> None:
     for causal_model, robust in (("gumbel", None), ("any", True)):
-        for answer in (monitor.check, judge):
+        for answer in (monitor.check, derive):
             verdict = answer("regret(careful@2, P>0 [ false ])", **_about(causal_model=causal_model))
             assert recourse_of(verdict) == Recourse("no", robust, 0.0, 0.0)
 
@@ -137,7 +137,7 @@ def test_now_nothing_is_known_in_hindsight() -> None:
 
 def test_it_is_not_known_after_an_unknown_policy() -> None:
     text = f"regret(careful@{{}}, {HOME.format(0.9)})"
-    for answer in (monitor.check, judge):
+    for answer in (monitor.check, derive):
         found = recourse_of(answer(text.format(1), **_about(acted=["nominal", UNKNOWN_POLICY, "nominal"])))
         assert found == Recourse(reason=found.reason)
         assert found.reason.startswith("a policy that is not configured acted at 1 of the steps from the intervention")
@@ -150,7 +150,7 @@ def test_it_is_not_known_after_an_unknown_policy() -> None:
 
 def test_what_cannot_be_answered_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     nested = 'regret(careful@1, P>=0.99 [ F<=1 P>=0.9 [ F<=1 "home" ] ])'
-    for answer in (monitor.check, judge):
+    for answer in (monitor.check, derive):
         assert recourse_of(answer(nested, **_about())) == Recourse(reason=NESTED)
     text = f"regret(careful@2, {HOME.format(0.9)})"
     assert recourse_of(monitor.check(text, **_about(engine="sampled"))) == Recourse(reason=SAMPLED)

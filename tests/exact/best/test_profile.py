@@ -12,8 +12,8 @@ import monitor
 from monitor.errors import LimitError
 from monitor.exact.best import induction, layouts, values
 from monitor.policy import as_table
-from monitor.referee import judge
-from tests.exact.best.test_ways import CRAWL, FELL, LEDGE, POLICIES, WALK
+from monitor.referee import derive
+from tests.exact.best.test_decision_rules import CRAWL, FELL, LEDGE, POLICIES, WALK
 from tests.exact.small import path_formula, small_world
 from tests.tiers import examples
 
@@ -39,7 +39,7 @@ def test_each_offset_has_the_value_it_has_alone(change: str) -> None:
             for offset in range(4)
         ]
         assert as_lists(together.profile) == pytest.approx(np.array(alone), abs=1e-12), (seed, goal)
-        second = judge(
+        second = derive(
             f"regret({change}@3, {goal})",
             model=world.model,
             path=world.setting.path,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import monitor
-from monitor.referee import judge
+from monitor.referee import derive
 
 POOR, SAME, OTHER = range(3)
 ROWS = {POOR: {1: 0.3, 3: 0.7}, SAME: {1: 0.5, 3: 0.5}, OTHER: {2: 0.5, 3: 0.5}}
@@ -47,7 +47,7 @@ def test_of_equally_good_actions_optimal_takes_the_one_that_nominal_takes_most(n
     policies = {"nominal": [list(nominal)] * 4}
     about: dict[str, Any] = {"model": FORK, "path": REACHED, "policies": policies}
     wanted = float(GIVEN[taken_by_optimal(nominal)])
-    for answer in (monitor.check, judge):
+    for answer in (monitor.check, derive):
         (quantity,) = answer('optimal@1.P>=0.9 [ F=1 "good" ]', **about).quantities
         assert quantity.value == pytest.approx(wanted, abs=1e-12)
 
@@ -56,7 +56,7 @@ def test_each_of_the_two_is_taken_by_some_policy_and_what_each_would_have_given_
     assert {taken_by_optimal(each) for each in DISTRIBUTIONS} == {SAME, OTHER}
     for action, value in GIVEN.items():
         about: dict[str, Any] = {"model": FORK, "path": REACHED, "policies": {"nominal": [POOR] * 4}}
-        for answer in (monitor.check, judge):
+        for answer in (monitor.check, derive):
             assert answer(f'do({action})@1.P=? [ F=1 "good" ]', **about).value == pytest.approx(float(value), abs=1e-12)
 
 
@@ -68,6 +68,6 @@ def test_a_difference_within_rounding_is_none(gap: float, taken: int) -> None:
     rows += [(state, action, state, 1.0) for state in (1, 2, 3) for action in ROWS]
     model = monitor.MDP.from_transitions(states=4, actions=3, labels={"good": [1, 2]}, transitions=rows)
     about: dict[str, Any] = {"model": model, "path": REACHED, "policies": {"nominal": [[0.0, 0.2, 0.8]] * 4}}
-    for answer in (monitor.check, judge):
+    for answer in (monitor.check, derive):
         (quantity,) = answer('optimal@1.P>=0.9 [ F=1 "good" ]', **about).quantities
         assert quantity.value == pytest.approx(float(GIVEN[taken]), abs=1e-9)

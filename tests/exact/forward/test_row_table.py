@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -195,32 +194,6 @@ def test_a_world_has_one_table_for_each_kind_and_gives_all_back() -> None:
     assert budget.allocated == sum(len(some(kind).successors) for kind in (EXACT, ANY, STABLE)) > 0
     some.close()
     assert budget.allocated == 0
-
-
-def test_every_key_is_found_again_in_a_larger_table() -> None:
-    keys = np.full(64, -1)
-    values = np.zeros(64, dtype=np.int64)
-    for n, key in enumerate(range(0, 3200, 100)):
-        at = key // 100 % 64
-        keys[at], values[at] = key, n
-    new_keys, new_values = np.full(128, -1), np.zeros(128, dtype=np.int64)
-    row_table.rehash(keys, values, new_keys, new_values)
-    assert dict(zip(new_keys[new_keys >= 0].tolist(), new_values[new_keys >= 0].tolist(), strict=True)) == {
-        key: n for n, key in enumerate(range(0, 3200, 100))
-    }
-
-
-@given(st.lists(st.integers(0, 2**62), max_size=32, unique=True), st.sets(st.integers(0, 2**62), max_size=8))
-def test_a_key_has_its_place_and_no_other(keys: list[int], others: set[int]) -> None:
-    """As in a dictionary, also where many keys fall on one place."""
-    held = np.full(64, -1)
-    with np.errstate(over="ignore"):
-        for key in keys:
-            at = row_table.find_slot(held, key)
-            assert held[at] == -1
-            held[at] = key
-        assert [held[row_table.find_slot(held, key)] for key in keys] == keys
-        assert all(held[row_table.find_slot(held, key)] == -1 for key in others - {*keys})
 
 
 @LAW

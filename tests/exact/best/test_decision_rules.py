@@ -19,7 +19,7 @@ from monitor.exact.best.options import options_of
 from monitor.exact.best.values import FirstChange, Observed, PlanValues
 from monitor.logic.syntax import Goal
 from monitor.policy import as_table
-from monitor.referee import judge
+from monitor.referee import derive
 from monitor.types import FormulaSpec, Sampling
 from tests.exact.learned import learned_world
 from tests.exact.small import path_formula, small_world
@@ -225,7 +225,7 @@ def test_samples_refuse_decisions() -> None:
 @pytest.mark.parametrize("name", ["best", "max", "min", "optimal"])
 def test_no_policy_can_have_the_name_of_a_word(name: str) -> None:
     about: dict[str, Any] = {"model": LEDGE, "path": FELL, "policies": {**POLICIES, name: [CRAWL] * 4}}
-    for answer in (monitor.check, judge):
+    for answer in (monitor.check, derive):
         with pytest.raises(ConfigError, match=f"no policy can be called '{name}'"):
             answer("P=? [ true ]", **about)
 
@@ -270,7 +270,7 @@ def test_on_a_learned_model_the_bands_that_are_missing_are_named() -> None:
     assert verdict.guaranteed is None
     for part in ("no guaranteed band", "no credible band: best is not evaluated", "no support: rows that best uses"):
         assert part in verdict.bands.reason
-    second = judge(text, **about, causal_model="any")
+    second = derive(text, **about, causal_model="any")
     assert second.quantities[0].value == pytest.approx(verdict.quantities[0].value, abs=1e-12)
     assert second.guaranteed is None
 
@@ -278,4 +278,4 @@ def test_on_a_learned_model_the_bands_that_are_missing_are_named() -> None:
 def test_the_referee_refuses_more_rows_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.referee.best.BEST_LIMIT", 3)
     with pytest.raises(LimitError, match="at most 3 rows to make decisions"):
-        judge(f"best@2.{REACH}", model=LEDGE, path=FELL, policies=POLICIES)
+        derive(f"best@2.{REACH}", model=LEDGE, path=FELL, policies=POLICIES)

@@ -1,4 +1,7 @@
-"""Evidence: the possible explanations of an observed step with a hidden state.
+"""Latent steps: the possible explanations of an observed pair when the state is hidden.
+
+A *latent step* is what an observed pair leaves open: the hidden state, what the sensor showed and the policy read, the
+policy's memory before and after, and the action.
 
 A *place* is a pair: a hidden state, and the memories of all policies that act or only observe. The weight of a place is
 its probability given all observations so far. This is the filter of a hidden Markov model in which a policy that may
@@ -19,12 +22,12 @@ Pair = tuple[int | None, int | None]
 """The observed part of a step: (observation, action); either is None if it is unknown."""
 
 
-class Ways(NamedTuple):
-    """The G possible explanations of a pair in some places, by ascending place, as arrays [G].
+class LatentSteps(NamedTuple):
+    """The G latent steps that a pair may be in some places, by ascending place, as arrays [G].
 
     `place`: index of the place; `state`: its state; `before`: the memory of the acting policy. `shown`: the observation
     of the sensor. `reading`: the row of what the policy read; `after`: the policy's memory after reading. `action`: the
-    action taken, -1 if not yet taken. `weight`: the probability of the explanation given the place.
+    action taken, -1 if not yet taken. `weight`: the probability of the step given the place.
     """
 
     place: Ints
@@ -36,16 +39,16 @@ class Ways(NamedTuple):
     action: Ints
     weight: Floats
 
-    def only(self, kept: Ints) -> Ways:
-        """Return the explanations with the indices `kept`."""
+    def only(self, kept: Ints) -> LatentSteps:
+        """Return the steps with the indices `kept`."""
         place, state, before, shown, reading, after, action, weight = self
-        return Ways(
+        return LatentSteps(
             place[kept], state[kept], before[kept], shown[kept], reading[kept], after[kept], action[kept], weight[kept]
         )
 
 
-def ways(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *, silent: bool) -> Ways:
-    """Return the possible explanations of a pair whose action was taken; the action may be unknown.
+def latent_steps(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *, silent: bool) -> LatentSteps:
+    """Return the latent steps of a pair whose action was taken; the action may be unknown.
 
     Args:
         model: the MDP; without emissions, the state is observed.
@@ -55,7 +58,7 @@ def ways(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *,
         silent: whether the action gives no information about the state, for example because the policy never takes it.
     """
     observed, action = pair
-    seen = sights(model, policy, observed, places)
+    seen = latent_observations(model, policy, observed, places)
     choice = np.asarray(policy.choice)
     if action is None:
         likely = choice[seen.reading]
@@ -67,8 +70,8 @@ def ways(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *,
     return seen.only(np.flatnonzero((chances > 0.0) & model.availability[seen.state, action]))
 
 
-def sights(model: MDP, policy: Readings, observed: int | None, places: tuple[Ints, Ints]) -> Ways:
-    """Return the possible explanations of an observation before an action is taken."""
+def latent_observations(model: MDP, policy: Readings, observed: int | None, places: tuple[Ints, Ints]) -> LatentSteps:
+    """Return the latent steps of an observation, before an action is taken."""
     states, memories = places
     if model.emissions is None:
         place = np.arange(len(states))
@@ -82,7 +85,7 @@ def sights(model: MDP, policy: Readings, observed: int | None, places: tuple[Int
     state, before = states[place], memories[place]
     reading = policy.rows(before, state if policy.sees_state else shown)
     after = np.asarray(policy.after)[reading]
-    return Ways(place, state, before, shown, reading, after, np.full(len(place), -1), weight)
+    return LatentSteps(place, state, before, shown, reading, after, np.full(len(place), -1), weight)
 
 
 def entries(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -1,0 +1,31 @@
+"""Problems of a learned model, as sentences for a report and in brief for a table."""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class ModelProblem(str):
+    """A reason why a model is not good enough, as text. `brief`: the part of the text that fits into a table.
+
+    >>> problem = ModelProblem("3% of the steps are in thin rows", "; use coarser bins")
+    >>> print(problem)
+    3% of the steps are in thin rows; use coarser bins
+    >>> print(problem.brief)
+    3% of the steps are in thin rows
+    """
+
+    __slots__ = ("brief",)
+    brief: str
+
+    def __new__(cls, brief: str, more: str = "") -> Self:
+        """Return the problem. `more`: the rest of the text, such as details and advice."""
+        made = super().__new__(cls, brief + more)
+        made.brief = brief
+        return made
+
+    @classmethod
+    def with_advice(cls, text: str) -> Self:
+        """Return the problem in a text whose advice, if there is any, follows a semicolon."""
+        brief, semicolon, advice = text.partition(";")
+        return cls(brief, semicolon + advice)
