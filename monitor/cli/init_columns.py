@@ -197,21 +197,14 @@ class RecordedColumns:
         used = {each.name for each in self.proposal.columns if each.roles or not each.sure}
         taken, doubtful = [], []
         for name in self.names:
-            range_ = next(
-                (
-                    f"; the others are {one.low:.6g} to {one.high:.6g}"
-                    for one in self.far.get(name, ())
-                    if isinstance(one.value, float)
-                ),
-                "",
-            )
             codes = self.missing.get(name, ())
             if name in self.missing:
                 said = "read as empty cells" if codes else "all values are read as they are"
+                range_ = "".join(map(_range, self.far.get(name, ())[:1]))
                 taken.append(f"  {key_text(name)}: {codes_text(codes)} # {said}{range_}")
             for one in self._others(name) if name in used else ():
                 rows = many(one.count, "row")
-                doubtful.append(f"#   {key_text(name)}: {codes_text((*codes, one.value))} # {rows}{range_}")
+                doubtful.append(f"#   {key_text(name)}: {codes_text((*codes, one.value))} # {rows}{_range(one)}")
         limit = self.proposal.time_limit
         lines = [] if self.time_limit is None else [f"time_limit: {self.time_limit}"]
         lines += [f"# time_limit: {limit} # if ends after so many steps are cuts; 0: they are ends"] if limit else []
@@ -417,6 +410,11 @@ def _chosen(policies: Iterable[str | None], head: Head) -> set[object]:
 
             found |= choices_of(source, head.columns)
     return found
+
+
+def _range(one: FarValue) -> str:
+    """Return a clause on the other values of a column of numbers; "" for texts."""
+    return "" if isinstance(one.value, str) else f"; the others are {one.low:.6g} to {one.high:.6g}"
 
 
 def _doubted(values: AnyArray) -> list[FarValue]:
