@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import msgspec
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import monitor
 from monitor.errors import InputError
 from monitor.runtime.monitor import Monitor, MonitorState
 from monitor.sidecar.config.load import assemble
+from monitor.sidecar.events import Message
 from monitor.stream.decode import decode
 from monitor.types import (
     AlarmSpec,
@@ -33,7 +36,7 @@ from monitor.types import (
 )
 from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
-from tests.hidden.robot import CREEP, FALLEN, GO, GROUND, ICE, WARY, policies, robot
+from tests.hidden.robot import CREEP, FALLEN, GO, GROUND, ICE, WARY, events, policies, robot, write_robot
 from tests.hidden.scores import model_of, policy
 
 WINDOW = 5
@@ -241,7 +244,7 @@ def test_joined_in_the_middle_a_memory_is_not_known() -> None:
     ("model", "message", "reason"),
     [
         ("hidden", {"state": 1}, "unknown_key"),
-        ("hidden", {"state": 1, "observation": 1}, "unknown_key"),
+        ("hidden", {"state": 1.5, "observation": 1}, "wrong_type"),
         ("hidden", {"observation": 2}, "unknown_state"),
         ("hidden", {"observation": "ice"}, "unknown_state"),
         ("hidden", {"observation": 1, "inputs": [1.0]}, "unknown_key"),
@@ -289,6 +292,10 @@ def test_a_message_has_a_state_or_an_observation() -> None:
         "a", 1, 0, action=1
     )
     assert decode("a", b'{"v": 1, "episode": 1, "seq": 0, "observation": 4, "action": 1}').observation == 4
+    labelled = decode("a", b'{"v": 1, "episode": 1, "seq": 0, "observation": 4, "state": "hole", "action": 1}')
+    assert (labelled.observation, labelled.state, labelled.truth) == (4, None, "hole")
+    unseen = decode("a", b'{"v": 1, "episode": 1, "seq": 0, "observation": null, "state": 2, "action": 1}')
+    assert (unseen.observation, unseen.state, unseen.truth) == (None, 2, 2), "a state, if states are seen"
     with pytest.raises(InputError, match="no state"):
         decode("a", b'{"v": 1, "episode": 1, "seq": 0, "action": 1}')
 
@@ -328,3 +335,26 @@ def test_a_configuration_names_a_model_with_emissions_and_a_controller(tmp_path:
     assert {"nominal", "wary"} == set(loaded.identity.policies)
     with pytest.raises(monitor.ConfigError, match="states are hidden"):
         _ = loaded.mdp
+
+
+def test_true_states_change_nothing(tmp_path: Path) -> None:
+    """All effects are equal to the byte, also if a repeated message has another label, or one that no state has."""
+    loaded = [assemble(write_robot(tmp_path / "robot"), {}) for _ in range(2)]
+    rng, labels, effects = np.random.default_rng(7), 0, []
+    plain, labelled = (each.pipeline("robot") for each in loaded)
+    for event in events(tmp_path / "robot", steps=40):
+        other = event
+        if isinstance(event, Message):
+            with contextlib.suppress(ValueError):
+                read, write = (json.loads, json.dumps) if event.payload[:1] == b"{" else (msgpack.unpackb, msgpack.packb)
+                true = [0, 1, 2, 77, "nowhere", None][rng.integers(6)]
+                written = write({**read(event.payload), "state": true})
+                other = Message(event.now, event.topic, written if isinstance(written, bytes) else written.encode())
+                labels += true is not None
+        effects.append(plain.step(event))
+        assert repr(labelled.step(other)) == repr(effects[-1])
+    notices = [notice for each in effects for notice in each.notices]
+    assert labels > 60
+    assert {each.result for each in notices if isinstance(each, Received)} >= {"accepted", "duplicate"}
+    assert any(isinstance(each, Alert) for each in notices)
+    assert any(each.evidence for each in effects)

@@ -32,6 +32,9 @@ EXACT: Final = 1e6
 CLASSES: Final = 10
 """Number of classes of the reliability diagram."""
 
+CLOSE: Final = 0.02
+"""Largest difference between a mean forecast and the frequency that never counts as wrong."""
+
 
 @dataclass(frozen=True)
 class ForecastClass:
@@ -87,9 +90,9 @@ class ForecastSkill:
 
     @property
     def calibrated(self) -> bool:
-        """True if the mean forecast is within the interval of the frequency, or within 0.02 of it."""
+        """True if the mean forecast is within the interval of the frequency, or within `CLOSE` of it."""
         off = max(self.happened.low - self.said, self.said - self.happened.high)
-        return off <= 0 or abs(self.said - self.happened.value) <= 0.02
+        return off <= 0 or abs(self.said - self.happened.value) <= CLOSE
 
 
 @dataclass(frozen=True)
