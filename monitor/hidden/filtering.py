@@ -193,7 +193,7 @@ class Filter:
         return belief
 
     def _explained(self, before: Weights, pair: Pair, acting: Reader | None) -> tuple[Belief, Ways, Floats] | None:
-        """Return a belief as arrays, and the explanations of a pair with their probabilities [n]; None if impossible."""
+        """Return a belief, and the possible explanations of a pair with their probabilities [n]; None if impossible."""
         belief, policy = self.read(before), acting or self.nominal
         # A policy that began with memory 0 at its takeover has another memory than if it had watched from the start.
         restarted = policy.remembers and not policy.shadows and policy is not self.nominal

@@ -57,7 +57,7 @@ class HiddenAdapter(Adapter):
         if observation.state is not None:
             raise InputError(
                 "unknown_key",
-                "the model's states are hidden: send `observation`, or null where there is none; `state` only beside it",
+                "the model's states are hidden: send `observation`, or null; a `state` may only be beside it",
             )
         return None if observation.observation is None else encode_signal(self._model, observation.observation)
 

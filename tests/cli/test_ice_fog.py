@@ -44,6 +44,7 @@ def test_it_publishes_what_it_sees_beside_the_true_state(loaded: Loaded) -> None
     assert isinstance(loaded.model, MDP)
     assert loaded.model.emissions is not None
     for message in messages:
+        assert isinstance(message["state"], int)
         assert message["observation"] in {None, *loaded.model.emissions.row(message["state"])[0].tolist()}
     lost = sum(message["observation"] is None for message in messages)
     expected, deviation = agent.LOST * len(messages), np.sqrt(len(messages) * agent.LOST * (1 - agent.LOST))

@@ -32,7 +32,12 @@ def model(slippery: float) -> MDP:
     changed = MDP.from_transitions(
         states=3,
         actions=2,
-        transitions=[(s, a, int(t), float(p)) for s in range(3) for a in (GO, CREEP) for t, p in zip(*right.row(s, a))],
+        transitions=[
+            (s, a, int(t), float(p))
+            for s in range(3)
+            for a in (GO, CREEP)
+            for t, p in zip(*right.row(s, a), strict=True)
+        ],
         labels={"fallen": [FALLEN], "ice": [ICE]},
         initial={GROUND: 0.5, ICE: 0.5},
         signals=2,

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import msgspec
 import numpy as np
 import pytest
@@ -337,6 +336,9 @@ def test_a_configuration_names_a_model_with_emissions_and_a_controller(tmp_path:
         _ = loaded.mdp
 
 
+TRUE = (0, 1, 2, 77, "nowhere", None)
+
+
 def test_true_states_change_nothing(tmp_path: Path) -> None:
     """All effects are equal to the byte, also if a repeated message has another label, or one that no state has."""
     loaded = [assemble(write_robot(tmp_path / "robot"), {}) for _ in range(2)]
@@ -345,11 +347,10 @@ def test_true_states_change_nothing(tmp_path: Path) -> None:
     for event in events(tmp_path / "robot", steps=40):
         other = event
         if isinstance(event, Message):
-            with contextlib.suppress(ValueError):
-                read, write = (json.loads, json.dumps) if event.payload[:1] == b"{" else (msgpack.unpackb, msgpack.packb)
-                true = [0, 1, 2, 77, "nowhere", None][rng.integers(6)]
-                written = write({**read(event.payload), "state": true})
-                other = Message(event.now, event.topic, written if isinstance(written, bytes) else written.encode())
+            code, true = msgspec.json if event.payload[:1] == b"{" else msgspec.msgpack, TRUE[rng.integers(len(TRUE))]
+            with contextlib.suppress(msgspec.MsgspecError):
+                written = code.encode({**code.decode(event.payload), "state": true})
+                other = Message(event.now, event.topic, written)
                 labels += true is not None
         effects.append(plain.step(event))
         assert repr(labelled.step(other)) == repr(effects[-1])
