@@ -53,7 +53,7 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
         "number, text, `true` or `false`",
         (
             "The action taken in that state, by index or name; if [names are numbers](#actions-named-by-numbers), a "
-            "number is a name. Optional only in the last message of an episode."
+            "number is a name. Optional only in the last message of an episode, and beside an `observation`."
         ),
     ),
     "time": (

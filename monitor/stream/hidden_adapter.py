@@ -61,6 +61,10 @@ class HiddenAdapter(Adapter):
             )
         return None if observation.observation is None else encode_signal(self._model, observation.observation)
 
+    def _action(self, observation: Observation) -> int | None:
+        unknown = observation.action is None and self._model.emissions is not None
+        return None if unknown else super()._action(observation)
+
     def encode_action(self, raw: float | str) -> int:
         """Return the number of an action. Raises InputError."""
         return encode_action(self._model, raw)

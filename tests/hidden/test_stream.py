@@ -82,7 +82,7 @@ def test_a_verdict_rests_on_all_that_was_observed_also_what_has_left_the_window(
     watching = watch(*texts, model=model, acting=acting)
     path: list[Pair] = []
     state = rng.choice(len(world.initial), p=world.initial)
-    memory, lost = 0, 0
+    memory, lost, unknown = 0, 0, np.random.default_rng(seed)
     for seq in range(14):
         shown = int(rng.choice(world.emissions.shape[1], p=world.emissions[state]))
         mind = world.nominal
@@ -94,7 +94,7 @@ def test_a_verdict_rests_on_all_that_was_observed_also_what_has_left_the_window(
             path.append((None, None))
             lost += 1
             continue
-        path.append((None if rng.random() < 0.3 else shown, action))
+        path.append((None if rng.random() < 0.3 else shown, None if unknown.random() < 0.2 else action))
         verdicts = judged(send(watching, seq, path[-1]))
         for n, text in enumerate(texts):
             whole = monitor.check(text, model=model, path=path, policies=acting)

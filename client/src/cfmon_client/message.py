@@ -85,7 +85,7 @@ def pack(
     fields: dict[str, Any] = {"v": 1, "episode": episode, "seq": seq, **_seen(state), "time": time}
     if action is not None:
         fields["action"] = _action(action)
-    elif not (terminated or truncated):
+    elif not (terminated or truncated or isinstance(state, Observed)):
         raise Refused("missing_action", "the action is None; give the action taken in this state")
     if inputs is not None:
         fields["inputs"] = _inputs(inputs)
