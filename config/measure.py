@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from monitor.demo.agent import SimulatedAgent
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
+from monitor.stream.decode import decode
 from monitor.types import Alert, FormulaSpec, Instant, Judged, Observation
 
 HERE = Path(__file__).resolve().parent
@@ -90,8 +92,7 @@ def _observations(loaded: Loaded, seed: int, steps: int) -> Iterator[Observation
     """Yield the messages of the demo's agent for this seed."""
     agent = SimulatedAgent.of(loaded.model, loaded.config.policies["nominal"], seed)
     for message in agent.messages(steps):
-        fields = {key: value for key, value in message.items() if key != "v"}
-        yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names
+        yield decode("demo", msgspec.json.encode(message))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
         "whole number, text, list or map",
         (
             "The state in the form that the `state_encoder` requires: a number, a name, values of variables, floats "
-            "and texts to be binned, or the features of a world with numbers, in order or by name."
+            "and texts to be binned, or the features of a world with numbers, in order or by name. Beside "
+            "`observation`: the true state by number or name, if it is known; no verdict uses it, only "
+            "[`cfmon report`](../semantics/hidden.md#168-is-the-belief-right)."
         ),
     ),
     "observation": (
@@ -51,7 +53,7 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
         "number, text, `true` or `false`",
         (
             "The action taken in that state, by index or name; if [names are numbers](#actions-named-by-numbers), a "
-            "number is a name. Optional only in the last message of an episode."
+            "number is a name. Optional only in the last message of an episode, and beside an `observation`."
         ),
     ),
     "time": (

@@ -39,6 +39,7 @@ def demo(
     ] = False,
     episodes: Annotated[int, typer.Option(min=1, help="with --takeover: episodes of each kind of agents")] = 1000,
     output: Annotated[Path, typer.Option(help="folder for the store and the evidence")] = Path("var/demo"),
+    record: Annotated[Path | None, typer.Option(help="record all input to this file, as `cfmon run` does")] = None,
 ) -> None:
     """Monitor a live agent on an embedded MQTT broker.
 
@@ -52,14 +53,14 @@ def demo(
     from monitor.demo.show import DemoRun  # noqa: PLC0415 - likewise
 
     if takeover:
-        if config is not None or forever or scenario is not Scenario.icu_sepsis:
+        if config is not None or forever or record is not None or scenario is not Scenario.icu_sepsis:
             raise typer.BadParameter(
-                "--takeover has a scenario of its own; leave out --scenario, --config and --forever"
+                "--takeover has a scenario of its own; leave out --scenario, --config, --forever and --record"
             )
         _compare(episodes, seed, interval, output)
     name = scenario.value if config is None else config.stem
     file = data_file(f"config/{name}.yaml") if config is None else config
-    run = DemoRun(file, name, FOREVER if forever else steps, seed, interval, output)
+    run = DemoRun(file, name, FOREVER if forever else steps, seed, interval, output, record)
     _finish(asyncio.run(run.run()))
 
 

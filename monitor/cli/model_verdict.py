@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.forecast_skill import ForecastSkill
     from monitor.authoring.learning.model_report import Gain
     from monitor.authoring.proposal.assessment import AlarmRates, Assessment
+    from monitor.authoring.proposal.belief_calibration import BeliefCalibration
+    from monitor.statistics.calibration import Point
     from monitor.statistics.clusters import Estimate
 
 RELIABILITY: Final = "Forecasts of the event"
 LEADS: Final = "Alarms"
+BELIEF: Final = "Belief about the hidden state"
 
 FORECASTS: Final = (
     "Each forecast is P(the event within so many steps) after a recorded step. Held-out: by a model that was learned "
@@ -30,6 +33,12 @@ CLASSES: Final = "Reliability: the frequency of the event for forecasts in each 
 RELIABLE: Final = (
     "Mean forecast beside what happened. Not judged: over half of the forecast comes from states or actions that were "
     "never recorded in the other episodes. The event is assumed there, so this is no forecast by the model."
+)
+FILTERED: Final = (
+    "Of the states said to have such a probability, how many were the true one? The belief is filtered: the "
+    "distribution of the state given all observations and actions up to the step. Neighbouring steps depend on each "
+    "other, so what is judged is the first such state of each episode. Its intervals are 99 % for all tenths together; "
+    "a difference within 2 % never counts as wrong."
 )
 PAST: Final = (
     "Does the past help to predict the next state, beyond state and action? A difference above 0.01 nats and three "
@@ -90,6 +99,39 @@ def page_of(
         sections += [(prefix + heading, text, head, rows) for heading, text, head, rows in _sections(each)]
     bad = any(not each.good for _, each in found)
     return Page(title, [" ".join(lines), *problems], about, [*sections, *more[0]], charts | dict(more[1]), bad=bad)
+
+
+def belief_sentence(found: BeliefCalibration) -> str:
+    """Return what the comparison of the belief with true states shows."""
+    if found.calibrated:
+        return "The belief about the hidden state was right, as far as these recordings show."
+    said = "The belief about the hidden state was WRONG"
+    if found.worst is not None:
+        first = found.worst.first
+        said += (
+            f": of {first.count:,} states said to be the true one with {first.forecast:.1%} on average, "
+            f"{_true(first)} were"
+        )
+    return said + (f"; the true state had probability 0 at {steps(found.impossible)}." if found.impossible else ".")
+
+
+def belief_section(found: BeliefCalibration) -> Section:
+    """Return the section of a page on the belief."""
+    head = ("probability", "states", "said", "true", "first of each episode", "said", "true", "judgement")
+    rows: list[Row] = [
+        (
+            f"{first.low:.0%} to {first.high:.0%}", f"{every.count:,}", f"{every.forecast:.1%}",
+            f"{every.frequency:.1%}", f"{first.count:,}", f"{first.forecast:.1%}", _true(first),
+            "right" if each.agrees else "WRONG",
+        )
+        for each in found.tenths
+        for every, first in [(each.every, each.first)]
+    ]  # fmt: skip
+    return BELIEF, FILTERED, head, rows
+
+
+def _true(first: Point) -> str:
+    return f"{first.frequency:.1%} ({first.interval[0]:.1%} to {first.interval[1]:.1%})"
 
 
 def _charts(found: Assessment) -> dict[str, str]:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monitor.cli.output import print_json, progress, say
+from monitor.cli.output import print_json, printable, progress, say
 from monitor.cli.recorded_inputs import many
-from monitor.cli.report_page import check_reports, write_page
+from monitor.cli.report_page import Page, check_reports, write_page
 from monitor.errors import InputError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.arrays import Bools
     from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.replayed import Event, Replay
+    from monitor.model.mdp import MDP
     from monitor.sidecar.config.load import Loaded
     from monitor.types.specs import FormulaSpec
     from monitor.types.stream_events import Instant, Observation
@@ -36,16 +37,21 @@ def report(
 ) -> None:
     """Judge a running configuration by its recordings: forecasts beside outcomes, alarms and how early they were.
 
-    Replay the steps through the configuration's formulas. Exit code: 0; 1 if the forecasts of a formula are no better
-    than the base rate.
+    Replay the steps through the configuration's formulas. If states are hidden, compare the belief with the true state
+    at the steps that have a `state` beside their `observation`. Exit code: 0; 1 if the forecasts of a formula are no
+    better than the base rate, or if the belief is wrong.
     """
     from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.model_verdict import page_of, say_verdict  # noqa: PLC0415 - likewise
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
     check_reports(out or [])
     with progress("reading the configuration, the model and the policies"):
         loaded = assemble(config)
+    if isinstance(loaded.model, MDP) and loaded.model.emissions is not None:
+        _report_belief(config, recordings, loaded, loaded.model, out or [], as_json=as_json)
+        return
     specs, events = with_forecasts(loaded.formulas)
     replay = Replay(loaded.with_formulas(specs).monitor, _reader(loaded))
     for recording in recordings:
@@ -71,6 +77,43 @@ def report(
         for path in out or []:
             say(str(path))
     if any(each.refused for _, each in found):
+        raise typer.Exit(1)
+
+
+def _report_belief(
+    config: Path, recordings: Sequence[Path], loaded: Loaded, model: MDP, out: Sequence[Path], *, as_json: bool
+) -> None:
+    """Report on the belief about the states of a model, which are hidden."""
+    from msgspec import to_builtins  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.proposal.belief_calibration import BeliefRecord  # noqa: PLC0415 - likewise
+    from monitor.cli.model_verdict import belief_section, belief_sentence  # noqa: PLC0415 - likewise
+    from monitor.hidden.hidden_checker import HiddenChecker  # noqa: PLC0415 - likewise
+
+    record = BeliefRecord(HiddenChecker(model, loaded.tables, {}), loaded.monitor.settings)
+    for recording in recordings:
+        record.take(_observations(recording, loaded))
+    found = record.calibration()
+    if not found.steps:
+        raise RecordingError(
+            f"{recordings[0]}: holds no step on {loaded.topics.steps} whose true state is known; where states are "
+            "hidden, send `state` beside `observation`, or write it into the recording"
+        )
+    about = (
+        f"Compared the belief with the true state at {many(found.steps, 'step')} of {many(found.episodes, 'episode')} "
+        f"from {', '.join(map(str, recordings))}; {many(found.unknown, 'step')} without a known state left out."
+    )
+    sentence = belief_sentence(found)
+    write_page(Page(f"{config}", [sentence], about, [belief_section(found)], bad=not found.calibrated), out)
+    if as_json:
+        document = to_builtins(found) | {"calibrated": found.calibrated}
+        for each in document["tenths"]:
+            del each["every"]["interval"]  # it would be too short
+        print_json({"steps": found.steps, "belief": document})
+    else:
+        for line in (about, sentence, *map(str, out)):
+            say(printable(line))
+    if not found.calibrated:
         raise typer.Exit(1)
 
 

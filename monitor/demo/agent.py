@@ -99,10 +99,10 @@ class SimulatedAgent:
             number += 1
 
     def _shown(self, seen: int) -> dict[str, object]:
-        """Return the part of a message that reports the agent's observation."""
+        """Return the part of a message that reports the agent's observation, beside the true state if it is hidden."""
         if not self.simulator.hidden:
             return {"state": seen}
-        return {"observation": None if self.rng.random() < LOST else seen}
+        return {"observation": None if self.rng.random() < LOST else seen, "state": self.simulator.state}
 
 
 class _Rememberer:

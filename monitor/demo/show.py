@@ -42,7 +42,7 @@ class DemoRun:
     """One run of the configuration `config` under the name `scenario`.
 
     `steps`: the agent stops at the end of the episode that contains this step; with 0 it never stops. `interval`:
-    seconds between two steps. `output`: folder for the store and the evidence.
+    seconds between two steps. `output`: folder for the store and the evidence. `record`: file for the recording.
     """
 
     config: Path
@@ -51,6 +51,7 @@ class DemoRun:
     seed: int
     interval: float
     output: Path
+    record: Path | None = None
 
     async def run(self) -> list[str]:
         """Run the demo; return a sentence for each expected event that did not happen.
@@ -63,7 +64,7 @@ class DemoRun:
             with progress("reading the model, and running the policies on each of its states"):
                 loaded = load(self.config, self.output.absolute() / self.scenario, url, http_port)
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
-        service = Service(loaded)
+        service = Service(loaded, record=self.record)
         watcher = Watcher(loaded.model, self._header(loaded, service.start()))
         with interrupted() as stop:
             async with embedded_broker(broker_port), running(service), _watching(loaded, url, watcher) as online:

@@ -16,7 +16,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.hidden.latent_steps import Pair, entries, latent_observations, latent_steps
+from monitor.hidden.latent_steps import LatentSteps, Pair, entries, latent_observations, latent_steps
 from monitor.hidden.readings import Readings
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
@@ -132,13 +132,25 @@ class Filter:
         `acting`: the policy that acted, or None if it is unknown. The action of an unknown policy gives no information
         about the state. Raises LimitError if the belief has more than `MAX_PLACES` places.
         """
-        # A policy that began with memory 0 at its takeover has another memory than if it had watched from the start.
-        restarted = acting is not None and acting.remembers and not acting.shadows and acting is not self.nominal
-        silent = acting is None or restarted
-        after = self._after(before, pair, acting or self.nominal, silent=silent)
-        if after is None and pair[1] is not None:
-            after = self._after(before, pair, acting or self.nominal, silent=True)
-        return after
+        explained = self._explained(before, pair, acting)
+        if explained is None:
+            return None
+        model, (belief, seen, weights) = self.model, explained
+        of, at = entries(model.indptr, seen.state * model.actions + seen.action)
+        memories = dict[Reader, Ints]()
+        for reader in self._rememberers:
+            policy = self.readings(reader)
+            read = policy.rows(belief.memories[reader][seen.place], seen.state if policy.sees_state else seen.shown)
+            memories[reader] = np.asarray(policy.after)[read][of]
+        return self._plain(model.successors[at], memories, weights[of] * model.probabilities[at])
+
+    def given(self, before: Weights, pair: Pair, acting: Reader | None) -> tuple[Ints, Floats] | None:
+        """Return the possible states [n], ascending, at a pair, with their probabilities given all pairs up to it.
+
+        None if the pair is impossible. `acting`: as for `following`.
+        """
+        explained = self._explained(before, pair, acting)
+        return None if explained is None else summed(explained[1].state, explained[2])
 
     def likely(self, before: Weights, observed: int | None) -> Floats | None:
         """Return the probabilities [A] of nominal's actions given an observation; None if it is impossible."""
@@ -180,20 +192,21 @@ class Filter:
         self._last = before, belief
         return belief
 
-    def _after(self, before: Weights, pair: Pair, acting: Reader, *, silent: bool) -> Weights | None:
-        model, belief = self.model, self.read(before)
-        seen = latent_steps(model, self.readings(acting), pair, (belief.states, belief.memory(acting)), silent=silent)
-        weights = belief.weights[seen.place] * seen.weight
-        share = weights.sum()
-        if not share > 0.0:
-            return None
-        of, at = entries(model.indptr, seen.state * model.actions + seen.action)
-        memories = dict[Reader, Ints]()
-        for reader in self._rememberers:
-            policy = self.readings(reader)
-            read = policy.rows(belief.memories[reader][seen.place], seen.state if policy.sees_state else seen.shown)
-            memories[reader] = np.asarray(policy.after)[read][of]
-        return self._plain(model.successors[at], memories, (weights / share)[of] * model.probabilities[at])
+    def _explained(
+        self, before: Weights, pair: Pair, acting: Reader | None
+    ) -> tuple[Belief, LatentSteps, Floats] | None:
+        """Return a belief, and the possible explanations of a pair with their probabilities [n]; None if impossible."""
+        belief, policy = self.read(before), acting or self.nominal
+        # A policy that began with memory 0 at its takeover has another memory than if it had watched from the start.
+        restarted = policy.remembers and not policy.shadows and policy is not self.nominal
+        places = belief.states, belief.memory(policy)
+        for silent in (acting is None or restarted, True):
+            seen = latent_steps(self.model, self.readings(policy), pair, places, silent=silent)
+            weights = belief.weights[seen.place] * seen.weight
+            share = weights.sum()
+            if share > 0.0:
+                return belief, seen, weights / share
+        return None
 
     def _fresh(self, count: int) -> dict[Reader, Ints]:
         return {reader: np.zeros(count, np.int64) for reader in self._rememberers}

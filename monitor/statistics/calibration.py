@@ -21,6 +21,11 @@ BINS: Final = 10
 """Number of bins of equal width; the last one includes 1."""
 
 
+def bin_of(forecast: float) -> int:
+    """Return the number of the bin of a forecast in [0, 1]."""
+    return min(int(forecast * BINS), BINS - 1)
+
+
 class Point(msgspec.Struct, frozen=True):
     """One nonempty bin of a reliability diagram.
 
@@ -80,7 +85,7 @@ class CalibrationCounts:
 
     def add(self, forecast: float, *, came_true: bool) -> None:
         """Count a forecast in [0, 1] whose outcome is known."""
-        place = min(int(forecast * BINS), BINS - 1)
+        place = bin_of(forecast)
         self._counts[place] += 1
         self._sums[place] += forecast
         self._hits[place] += came_true

@@ -103,8 +103,10 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
     except KeyError:
         missing = ", ".join(sorted(_REQUIRED - fields.keys()))
         raise InputError("missing_key", f"no {missing}; every message needs it") from None
-    state, observation = fields.get("state"), fields.get("observation")
-    if state is None and "observation" not in fields:
+    state, observation, truth = fields.get("state"), fields.get("observation"), None
+    if "observation" in fields:  # if states are hidden, `state` is the truth; otherwise a null observation is none
+        state, truth = None if observation is not None else state, state
+    elif state is None:
         if "state" in fields:
             raise _wrong("state", None, STATES)
         raise InputError(
@@ -118,8 +120,9 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
     terminated, truncated = fields.get("terminated", False), fields.get("truncated", False)
     policy, inputs = fields.get("policy"), fields.get("inputs")
     sent = Observation(
-        agent, _episode(episode), seq, state, action, time, reward, terminated, truncated, policy, inputs, observation
-    )
+        agent, _episode(episode), seq, state, action, time, reward, terminated, truncated, policy, inputs, observation,
+        truth,
+    )  # fmt: skip
     plain = observation is None and _are_plain(seq, state, action, time, reward, terminated, truncated, policy, inputs)
     return sent if plain else _checked(sent)
 
@@ -206,6 +209,7 @@ def _checked(observation: Observation) -> Observation:
         policy=_policy(o.policy),
         inputs=None if o.inputs is None else _inputs(o.inputs),
         observation=None if o.observation is None else _state("observation", o.observation),
+        truth=None if o.truth is None else _state("state", o.truth),
     )
 
 

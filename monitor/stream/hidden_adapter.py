@@ -6,6 +6,8 @@ window, so nothing else has to be kept beside the path.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError
 from monitor.hidden.filtering import NOTHING, Filter, Weights
@@ -13,8 +15,9 @@ from monitor.hidden.latent_steps import impossible
 from monitor.model.encode import StateEncoder, encode_action, encode_signal, encode_state
 from monitor.policy.controller import Reader
 from monitor.stream.adapter import Adapter, Pair, excess_of, seen_state
+from monitor.stream.reorder_buffer import BufferedMessage
 from monitor.types.specs import StreamSettings
-from monitor.types.stream_events import UNKNOWN_POLICY, Break, Observation
+from monitor.types.stream_events import UNKNOWN_POLICY, Break, Instant, Observation
 
 
 class HiddenAdapter(Adapter):
@@ -32,6 +35,17 @@ class HiddenAdapter(Adapter):
         self._filter, self._readers, self._model = beliefs, readers, beliefs.model
         self._encoder: StateEncoder = settings.encoder
 
+    def entry(
+        self,
+        observation: Observation,
+        now: Instant,
+        late: bool,  # noqa: FBT001
+    ) -> tuple[BufferedMessage, InputError | None]:
+        """Return what `Adapter.entry` returns for the observation without the true state, on which nothing depends."""
+        if self._model.emissions is not None and observation.truth is not None:
+            observation = replace(observation, state=None, truth=None)
+        return super().entry(observation, now, late)
+
     def read(self, observation: Observation) -> Pair:
         """Return the pair in an observation, without a belief. Raises InputError."""
         if observation.inputs is not None:
@@ -44,9 +58,13 @@ class HiddenAdapter(Adapter):
         if observation.state is not None:
             raise InputError(
                 "unknown_key",
-                "the model's states are hidden: send `observation`, or null where there is none, and no `state`",
+                "the model's states are hidden: send `observation`, or null; a `state` may only be beside it",
             )
         return None if observation.observation is None else encode_signal(self._model, observation.observation)
+
+    def _action(self, observation: Observation) -> int | None:
+        unknown = observation.action is None and self._model.emissions is not None
+        return None if unknown else super()._action(observation)
 
     def encode_action(self, raw: float | str) -> int:
         """Return the number of an action. Raises InputError."""

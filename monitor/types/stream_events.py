@@ -61,11 +61,12 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     """One decoded message, before ordering and encoding.
 
     `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is allowed
-    in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: reward of the
-    transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`: recorded inputs of a
-    world with numbers. `observation`: if the model has hidden states, sent in place of `state`, which is then None; an
-    observation of None means that the sensor said nothing. In Python, numpy numbers and arrays count as numbers and
-    lists.
+    in the last message of an episode, and if states are hidden. `time`: the agent's clock, seconds since the epoch.
+    `reward`: reward of the transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`:
+    recorded inputs of a world with numbers. `observation`: if the model has hidden states, sent in place of `state`,
+    which is then None; an observation of None means that the sensor said nothing. `truth`: the true state beside an
+    observation, if it is known; no verdict uses it, only `cfmon report`. In Python, numpy numbers and arrays count as
+    numbers and lists.
     """
 
     agent: str
@@ -80,6 +81,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     policy: str | None = None
     inputs: RawInputs | None = None
     observation: RawState | None = None
+    truth: RawState | None = None
 
 
 class Step(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -37,11 +37,15 @@ def robot(loaded: Loaded, seed: int, policy: str = "hasty") -> SimulatedAgent:
     return SimulatedAgent.of(loaded.model, POLICIES / f"{policy}.yaml", seed)
 
 
-def test_it_publishes_what_it_sees_and_never_the_state(loaded: Loaded) -> None:
+def test_it_publishes_what_it_sees_beside_the_true_state(loaded: Loaded) -> None:
     messages = list(robot(loaded, 0).messages(400))
     assert messages == list(robot(loaded, 0).messages(400))
     assert messages != list(robot(loaded, 1).messages(400))
-    assert not any("state" in message for message in messages)
+    assert isinstance(loaded.model, MDP)
+    assert loaded.model.emissions is not None
+    for message in messages:
+        assert isinstance(message["state"], int)
+        assert message["observation"] in {None, *loaded.model.emissions.row(message["state"])[0].tolist()}
     lost = sum(message["observation"] is None for message in messages)
     expected, deviation = agent.LOST * len(messages), np.sqrt(len(messages) * agent.LOST * (1 - agent.LOST))
     assert abs(lost - expected) < 4.9 * deviation  # two-sided 1e-6 of a normal

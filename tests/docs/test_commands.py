@@ -36,6 +36,7 @@ SLOW: Final = (
     'cfmon explain "$(ls -d var/demo/',
     "cfmon demo",
     "cfmon model learn tank-1.csv -o auto.npz",
+    "cfmon report config/ice-fog.yaml",
     "python watch.py",
     "cfmon init plant",
     "cfmon replay plant/",

@@ -64,6 +64,7 @@ def test_both_programs_derive_the_alarm_again(deriver: Deriver, text: str) -> No
     document = evidence(alarm(text))
     assert not document.start_observed
     assert None in [seen for seen, _ in document.path]
+    assert None in [taken for _, taken in document.path[:-1]], "the action of a step is not known"
     assert len(document.inputs) == len(document.path)
     assert contradictions(document) == []
     found = derive_again(document, robot(), READERS, {}, [deriver])
@@ -89,9 +90,9 @@ def nudged(belief: tuple[float, ...]) -> tuple[float, ...]:
 
 ALTERED: dict[str, Callable[[Evidence], Evidence]] = {
     "inputs[1]": lambda e: replace(e, inputs=(nudged(e.inputs[0]), *e.inputs[1:])),
-    "inputs[2]": lambda e: replace(e, inputs=(*e.inputs[:2], nudged(e.inputs[2]))),
+    "inputs[2]": lambda e: replace(e, inputs=(*e.inputs[:2], nudged(e.inputs[2]), *e.inputs[3:])),
     "verdict.belief[0][1]": lambda e: replace(e, path=((1, GO), *e.path[1:])),
-    "verdict.evidence": lambda e: replace(e, path=(*e.path[:-1], (1, GO))),
+    "verdict.evidence": lambda e: replace(e, path=(*e.path[:-1], (0, GO))),
     "verdict.quantities[1].value": lambda e: replace(
         e,
         verdict=replace(e.verdict, quantities=(e.verdict.quantities[0], replace(e.verdict.quantities[1], value=0.25))),

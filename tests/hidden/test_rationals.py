@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.oracle.setting import Dist
 from tests.tiers import examples, scaled
 
 BAD = 0
-Pair = tuple[int | None, int]
+Pair = tuple[int | None, int | None]
 
 
 def row(random: Random, size: int) -> list[Fraction]:
@@ -70,18 +71,18 @@ class Sum:
         self, k: int, weight: Fraction, true: tuple[int, int], other: tuple[int, int], *, hit: bool = False
     ) -> None:
         """Go on from pair k; `true`, `other`: state and memory in both worlds, where they differ from `start` on."""
-        small, (seen, taken) = self.small, self.path[k]
+        small, (seen, known) = self.small, self.path[k]
         (state, memory), (apart, apart_memory) = true, other
         hit = hit or (self.start <= k <= self.start + self.horizon and apart == BAD)
         for shown, chance in dist(small.emissions[state]).items():
             if seen not in {None, shown}:
                 continue
             after, choice = read(small.nominal, memory, state, shown)
-            acted = choice.get(taken, Fraction(0)) * chance * weight
-            if not acted:
-                continue
             instead = counterfactual_row(dist(small.emissions[state]), dist(small.emissions[apart]), shown)
-            for apart_shown, part in instead.items():
+            for taken, (apart_shown, part) in product(choice, instead.items()):
+                if known not in {None, taken}:
+                    continue
+                acted = choice[taken] * chance * weight
                 apart_after, apart_choice = read(small.alternative, apart_memory, apart, apart_shown)
                 if k < self.start:
                     self._move(k, acted * part, (state, taken, after), (state, taken, apart_after), hit=hit)
@@ -134,7 +135,7 @@ def test_answer_and_evidence_are_the_sums_over_all_courses(kind: str) -> None:
     random, asked, wanted = Random(list(KINDS).index(kind)), 0, examples(4, 60)
     while asked < wanted:
         small, pairs = world(random, **KINDS[kind]), random.randint(1, 3)
-        path: list[Pair] = [(random.choice((0, 1, None)), random.randrange(2)) for _ in range(pairs)]
+        path: list[Pair] = [(random.choice((0, 1, None)), random.choice((0, 0, 1, 1, None))) for _ in range(pairs)]
         offset, horizon = random.randrange(pairs), random.randint(0, 4)
         total = Sum(small, path, pairs - 1 - offset, horizon)
         if not total.shown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ import monitor
 from monitor.errors import InputError
 from monitor.runtime.monitor import Monitor, MonitorState
 from monitor.sidecar.config.load import assemble
+from monitor.sidecar.events import Message
 from monitor.stream.decode import decode
 from monitor.types import (
     AlarmSpec,
@@ -33,7 +35,7 @@ from monitor.types import (
 )
 from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
-from tests.hidden.robot import CREEP, FALLEN, GO, GROUND, ICE, WARY, policies, robot
+from tests.hidden.robot import CREEP, FALLEN, GO, GROUND, ICE, WARY, events, policies, robot, write_robot
 from tests.hidden.scores import model_of, policy
 
 WINDOW = 5
@@ -80,7 +82,7 @@ def test_a_verdict_rests_on_all_that_was_observed_also_what_has_left_the_window(
     watching = watch(*texts, model=model, acting=acting)
     path: list[Pair] = []
     state = rng.choice(len(world.initial), p=world.initial)
-    memory, lost = 0, 0
+    memory, lost, unknown = 0, 0, np.random.default_rng(seed)
     for seq in range(14):
         shown = int(rng.choice(world.emissions.shape[1], p=world.emissions[state]))
         mind = world.nominal
@@ -92,7 +94,7 @@ def test_a_verdict_rests_on_all_that_was_observed_also_what_has_left_the_window(
             path.append((None, None))
             lost += 1
             continue
-        path.append((None if rng.random() < 0.3 else shown, action))
+        path.append((None if rng.random() < 0.3 else shown, None if unknown.random() < 0.2 else action))
         verdicts = judged(send(watching, seq, path[-1]))
         for n, text in enumerate(texts):
             whole = monitor.check(text, model=model, path=path, policies=acting)
@@ -241,7 +243,7 @@ def test_joined_in_the_middle_a_memory_is_not_known() -> None:
     ("model", "message", "reason"),
     [
         ("hidden", {"state": 1}, "unknown_key"),
-        ("hidden", {"state": 1, "observation": 1}, "unknown_key"),
+        ("hidden", {"state": 1.5, "observation": 1}, "wrong_type"),
         ("hidden", {"observation": 2}, "unknown_state"),
         ("hidden", {"observation": "ice"}, "unknown_state"),
         ("hidden", {"observation": 1, "inputs": [1.0]}, "unknown_key"),
@@ -289,6 +291,10 @@ def test_a_message_has_a_state_or_an_observation() -> None:
         "a", 1, 0, action=1
     )
     assert decode("a", b'{"v": 1, "episode": 1, "seq": 0, "observation": 4, "action": 1}').observation == 4
+    labelled = decode("a", b'{"v": 1, "episode": 1, "seq": 0, "observation": 4, "state": "hole", "action": 1}')
+    assert (labelled.observation, labelled.state, labelled.truth) == (4, None, "hole")
+    unseen = decode("a", b'{"v": 1, "episode": 1, "seq": 0, "observation": null, "state": 2, "action": 1}')
+    assert (unseen.observation, unseen.state, unseen.truth) == (None, 2, 2), "a state, if states are seen"
     with pytest.raises(InputError, match="no state"):
         decode("a", b'{"v": 1, "episode": 1, "seq": 0, "action": 1}')
 
@@ -328,3 +334,28 @@ def test_a_configuration_names_a_model_with_emissions_and_a_controller(tmp_path:
     assert {"nominal", "wary"} == set(loaded.identity.policies)
     with pytest.raises(monitor.ConfigError, match="states are hidden"):
         _ = loaded.mdp
+
+
+TRUE = (0, 1, 2, 77, "nowhere", None)
+
+
+def test_true_states_change_nothing(tmp_path: Path) -> None:
+    """All effects are equal to the byte, also if a repeated message has another label, or one that no state has."""
+    loaded = [assemble(write_robot(tmp_path / "robot"), {}) for _ in range(2)]
+    rng, labels, effects = np.random.default_rng(7), 0, []
+    plain, labelled = (each.pipeline("robot") for each in loaded)
+    for event in events(tmp_path / "robot", steps=40):
+        other = event
+        if isinstance(event, Message):
+            code, true = msgspec.json if event.payload[:1] == b"{" else msgspec.msgpack, TRUE[rng.integers(len(TRUE))]
+            with contextlib.suppress(msgspec.MsgspecError):
+                written = code.encode({**code.decode(event.payload), "state": true})
+                other = Message(event.now, event.topic, written)
+                labels += true is not None
+        effects.append(plain.step(event))
+        assert repr(labelled.step(other)) == repr(effects[-1])
+    notices = [notice for each in effects for notice in each.notices]
+    assert labels > 60
+    assert {each.result for each in notices if isinstance(each, Received)} >= {"accepted", "duplicate"}
+    assert any(isinstance(each, Alert) for each in notices)
+    assert any(each.evidence for each in effects)

@@ -48,11 +48,12 @@ class Refused(Exception):  # noqa: N818 - not an error of the caller's program: 
 class Observed:
     """What the sensor showed, in place of a state, where the monitor's model has hidden states.
 
-    `value`: its number; None: the sensor said nothing.
+    `value`: its number; None: the sensor said nothing. `state`: the true state, if it is known, for example in a
+    simulator; only `cfmon report` uses it.
     """
 
-    def __init__(self, value: object) -> None:
-        self.value = value
+    def __init__(self, value: object, state: object = None) -> None:
+        self.value, self.state = value, state
 
 
 def pack(
@@ -78,11 +79,13 @@ def pack(
     {'v': 1, 'episode': 'e', 'seq': 0, 'state': [0.5, 1], 'time': 9.0, 'action': 2}
     >>> msgpack.unpackb(pack("e", 1, Observed(None), 2, time=9.0)[0])
     {'v': 1, 'episode': 'e', 'seq': 1, 'observation': None, 'time': 9.0, 'action': 2}
+    >>> msgpack.unpackb(pack("e", 2, Observed(0, state=4), 2, time=9.0)[0])
+    {'v': 1, 'episode': 'e', 'seq': 2, 'observation': 0, 'state': 4, 'time': 9.0, 'action': 2}
     """
     fields: dict[str, Any] = {"v": 1, "episode": episode, "seq": seq, **_seen(state), "time": time}
     if action is not None:
         fields["action"] = _action(action)
-    elif not (terminated or truncated):
+    elif not (terminated or truncated or isinstance(state, Observed)):
         raise Refused("missing_action", "the action is None; give the action taken in this state")
     if inputs is not None:
         fields["inputs"] = _inputs(inputs)
@@ -157,7 +160,8 @@ def plain(value: object) -> object:
 def _seen(state: object) -> dict[str, object]:
     if not isinstance(state, Observed):
         return {"state": _state("state", state)}
-    return {"observation": None if state.value is None else _state("observation", state.value)}
+    shown = {"observation": None if state.value is None else _state("observation", state.value)}
+    return shown if state.state is None else {**shown, "state": _state("state", state.state)}
 
 
 def _state(key: str, state: object) -> object:

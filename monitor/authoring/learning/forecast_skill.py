@@ -32,8 +32,8 @@ EXACT: Final = 1e6
 CLASSES: Final = 10
 """Number of classes of the reliability diagram."""
 
-SMALL: Final = 0.02
-"""A difference of forecasts that does not matter."""
+CLOSE: Final = 0.02
+"""Largest difference between a mean forecast and the frequency that never counts as wrong."""
 
 MOST_ASSUMED: Final = 0.05
 """Largest fraction of forecasts of a good model that rest mostly on what was never recorded."""
@@ -99,9 +99,9 @@ class ForecastSkill:
 
     @property
     def calibrated(self) -> bool:
-        """True if the mean forecast is within the interval of the frequency, or within 0.02 of it."""
+        """True if the mean forecast is within the interval of the frequency, or within `CLOSE` of it."""
         off = max(self.happened.low - self.said, self.said - self.happened.high)
-        return off <= 0 or abs(self.said - self.happened.value) <= SMALL
+        return off <= 0 or abs(self.said - self.happened.value) <= CLOSE
 
     @property
     def problem(self) -> str:
@@ -135,8 +135,8 @@ class ForecastSet:
 
 
 def mostly_assumed(said: Floats, assumed: Floats) -> Bools:
-    """Return which forecasts [n] owe over half of their value, and more than `SMALL`, to the part that is `assumed`."""
-    return np.asarray((2 * assumed > said) & (assumed > SMALL))
+    """Return which forecasts [n] owe over half of their value, and more than `CLOSE`, to the part that is `assumed`."""
+    return np.asarray((2 * assumed > said) & (assumed > CLOSE))
 
 
 def too_many_assumed(label: str, horizon: int, assumed: int, total: int) -> str:

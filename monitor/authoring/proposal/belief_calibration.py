@@ -1,0 +1,144 @@
+"""Calibration of the belief: of the states said to have some probability, how often was the agent really there?
+
+The belief at a step is filtered, not smoothed: it is the distribution of the state given all observations and actions
+up to this step, as in `Verdict.belief`. True states are only compared with it, so they change no belief.
+
+Each true state depends on the one before, so the outcomes of one episode are not independent, and given the
+observations they are no martingale either. But the first state of an episode that gets a probability in some tenth,
+known from observations alone, is the true one with this probability. These first states, one for each episode, are
+independent, so the exact interval of Clopper & Pearson (1934) holds for them. It is conservative, because their
+probabilities differ a little (W. Hoeffding, "On the distribution of the number of successes in independent trials",
+1956).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from monitor.authoring.learning.forecast_skill import CLOSE
+from monitor.errors import InputError
+from monitor.hidden.filtering import NOTHING
+from monitor.hidden.hidden_checker import HiddenChecker
+from monitor.model.encode import encode_state
+from monitor.statistics.calibration import BINS, CalibrationCounts, Point, bin_of
+from monitor.statistics.clusters import ERROR
+from monitor.stream.hidden_adapter import HiddenAdapter
+from monitor.stream.session import Session
+from monitor.types.specs import StreamSettings
+from monitor.types.stream_events import UNKNOWN_POLICY, Episode, Instant, Observation, Step
+
+EACH: Final = ERROR / BINS
+"""Error rate of the interval of one tenth, so that all tenths together have the rate `ERROR`."""
+
+
+@dataclass(frozen=True)
+class BeliefTenth:
+    """The states whose probability was in one tenth of [0, 1].
+
+    `every`: at all steps; neighbouring steps depend on each other, so its interval means nothing. `first`: the first
+    such state of each episode.
+    """
+
+    every: Point
+    first: Point
+
+    @property
+    def agrees(self) -> bool:
+        """True if the mean probability is within the interval of `first`, or within `CLOSE` of the frequency."""
+        return self.first.agrees or self.off <= CLOSE
+
+    @property
+    def off(self) -> float:
+        """Difference between the mean probability of `first` and the frequency of the true state."""
+        return abs(self.first.forecast - self.first.frequency)
+
+
+@dataclass(frozen=True)
+class BeliefCalibration:
+    """The belief compared with true states.
+
+    Attributes:
+        steps: number of steps with a known true state and a belief.
+        episodes: number of episodes with such steps.
+        unknown: number of other steps.
+        impossible: number of steps with a known true state whose true state had probability 0.
+        tenths: the states that had a positive probability, by tenth of the probability.
+    """
+
+    steps: int
+    episodes: int
+    unknown: int
+    impossible: int
+    tenths: tuple[BeliefTenth, ...]
+
+    @property
+    def calibrated(self) -> bool:
+        """False if a true state had probability 0, or if a tenth disagrees with what was true."""
+        return not self.impossible and self.worst is None
+
+    @property
+    def worst(self) -> BeliefTenth | None:
+        """The tenth that disagrees most with what was true; None if all agree."""
+        return max((each for each in self.tenths if not each.agrees), key=lambda each: each.off, default=None)
+
+
+class BeliefRecord:
+    """The beliefs at recorded steps, beside their true states.
+
+    Args:
+        checker: of the model with hidden states, and its policies.
+        settings: of the stream.
+    """
+
+    def __init__(self, checker: HiddenChecker, settings: StreamSettings) -> None:
+        self._filter, self._policies, self._settings = checker.filter, checker.policies, settings
+        self._adapter, self._model = HiddenAdapter(checker.filter, checker.policies, settings), checker.model
+        self._sessions: dict[str, Session] = {}
+        self._known: dict[tuple[str, Episode, int], int] = {}
+        self._every, self._first = CalibrationCounts(), CalibrationCounts()
+        self._begun: dict[tuple[str, Episode], set[int]] = {}
+        self._steps = self._unknown = self._impossible = 0
+
+    def take(self, steps: Iterable[tuple[Observation, Instant]]) -> None:
+        """Take steps in the order of their arrival."""
+        for step, now in steps:
+            with suppress(InputError):  # the model does not have such a state
+                if step.truth is not None:
+                    true = encode_state(self._model, "name" if isinstance(step.truth, str) else "index", step.truth)
+                    self._known.setdefault((step.agent, step.episode, step.seq), true)
+            if step.agent not in self._sessions:
+                self._sessions[step.agent] = Session(step.agent, self._adapter, self._settings)
+            session = self._sessions[step.agent]
+            session.arrive(step, now)
+            while session.pending:
+                event = session.advance()
+                if isinstance(event, Step):
+                    self._compare(step.agent, event)
+
+    def calibration(self) -> BeliefCalibration:
+        """Return the comparison for all steps so far."""
+        points = zip(self._every.reliability(EACH), self._first.reliability(EACH), strict=True)
+        tenths = tuple(BeliefTenth(*pair) for pair in points)
+        return BeliefCalibration(self._steps, len(self._begun), self._unknown, self._impossible, tenths)
+
+    def _compare(self, agent: str, step: Step) -> None:
+        true = self._known.pop((agent, step.episode, step.seq), None)
+        if true is None or step.inputs == NOTHING:
+            self._unknown += 1
+            return
+        acting = None if step.policy == UNKNOWN_POLICY else self._policies[step.policy]
+        given = self._filter.given(step.inputs, (step.state, step.action), acting)
+        assert given is not None, "the adapter drops an observation that is impossible"
+        states, chances = (part.tolist() for part in given)
+        self._steps += 1
+        self._impossible += true not in states
+        begun = self._begun.setdefault((agent, step.episode), set())
+        for state, chance in zip(states, chances, strict=True):
+            tenth = bin_of(chance)
+            self._every.add(chance, came_true=state == true)
+            if tenth not in begun:
+                begun.add(tenth)
+                self._first.add(chance, came_true=state == true)
