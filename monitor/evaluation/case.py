@@ -31,7 +31,9 @@ from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Tempo
 from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled.handover import ERROR, TooLate
 from monitor.sampled.sampler import AnyQuestion, Path, Sampler
-from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
+from monitor.statistics import combine
+from monitor.statistics.combine import Leaf, Tree, evaluate, strengths
+from monitor.statistics.strength import Strength
 from monitor.types import Drawn, Outcome, Quantity, Verdict
 
 TRUE, FALSE = combine.Conjunction(()), combine.Disjunction(())

@@ -18,10 +18,9 @@ from monitor.evaluation.basis import basis_at_start
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.fit_bands import fit_bands
 from monitor.evaluation.models import read_policies, require_table
-from monitor.evaluation.noise_rows import NoiseRows
-from monitor.evaluation.observation_rows import ObservationRows
 from monitor.evaluation.sampled_checker import SampledChecker, estimated
 from monitor.evaluation.seeding import alone, check_sampling
+from monitor.evaluation.uniform_rows import NoiseRows, ObservationRows
 from monitor.evaluation.worlds import WorldChecker
 from monitor.exact import Checker, tables
 from monitor.exact.labelling import StateLabels
