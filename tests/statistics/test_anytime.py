@@ -112,5 +112,5 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(InputError, match="lie in"):
         sequence.interval([1.1])
     test = ThresholdBets(0.5, Strength(0.05, 0.05))
-    assert test.decide([]) == (0, 0)
+    assert np.array_equal(test.decide([]), (0, 0))
     assert sequence.interval([]) == (0.0, 1.0)

@@ -114,7 +114,7 @@ def test_at_the_border_one_outcome_decides_and_the_planning_is_exact(theta: floa
     test = make(theta, 0.05, 0.05, 0.01)
     turning = int(theta == 0.0)  # a success where P > 0 is asked, a failure where P >= 1
     ends = 1 if theta == 0.0 else -1
-    assert test.decide([1 - turning, turning, 1 - turning]) == (2, ends)
+    assert np.array_equal(test.decide([1 - turning, turning, 1 - turning]), (2, ends))
     needed, side = (int(each) for each in test.decide([1 - turning] * 1000))
     assert side == -ends
     stays = p if theta == 1.0 else 1 - p  # enumerate the run of steady outcomes
