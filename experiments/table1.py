@@ -25,7 +25,10 @@ from monitor.exact.evaluators import Evaluators
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.sampled import Enumerated, Sampler
-from monitor.statistics import EqualOutcome, Sprt, Strength, TSprt
+from monitor.statistics.equal import EqualOutcome
+from monitor.statistics.sprt import Sprt
+from monitor.statistics.strength import Strength
+from monitor.statistics.tsprt import TSprt
 from policies.minigrid import table
 
 __all__ = ["Cell", "cells", "effect_test", "markdown", "ratio_alone", "rounded_up", "threshold_test"]

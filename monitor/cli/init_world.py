@@ -251,8 +251,8 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     """Write the world, and return it with the paths to measure on."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
+    from monitor.authoring.dynamics.learned_world import with_fits  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.recorded_table import recorded_table  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.hold_world import EPISODES  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.world_paths import numbered_paths  # noqa: PLC0415 - likewise

@@ -62,7 +62,7 @@ def learn_dynamics(
         limit: number of rows that may be left out.
         as_json: print one JSON document.
     """
-    from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.dynamics.learned_world import with_fits  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
 
     checked_fits(fits)
@@ -145,8 +145,14 @@ def learned_world(
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.kept_inputs import with_recorded_actions, with_recorded_inputs  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.learned_world import (  # noqa: PLC0415 - likewise  # noqa: PLC0415 - likewise
+        candidates,
+        chosen,
+        split,
+        unchanged,
+        with_recorded_actions,
+        with_recorded_inputs,
+    )
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 

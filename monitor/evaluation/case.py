@@ -31,8 +31,10 @@ from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Tempo
 from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled.handover import ERROR, TooLate
 from monitor.sampled.sampler import AnyQuestion, Path, Sampler
-from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
-from monitor.types.verdicts import Drawn, Outcome, Quantity, Verdict
+from monitor.statistics import combine
+from monitor.statistics.combine import Leaf, Tree, evaluate, strengths
+from monitor.statistics.strength import Strength
+from monitor.types import Drawn, Outcome, Quantity, Verdict
 
 TRUE, FALSE = combine.Conjunction(()), combine.Disjunction(())
 """Known truth values, which need no test and no share of the error rates."""

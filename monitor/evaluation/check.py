@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
+
+from msgspec.structs import replace
 
 from monitor.errors import ConfigError, LimitError
-from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
-from monitor.evaluation.engines import NOT_EXACT, neither
-from monitor.evaluation.fit_bands import FitBands, fit_bands
-from monitor.evaluation.models import read_policies, require_table
+from monitor.evaluation.engines import (
+    NOT_EXACT,
+    AnyEngines,
+    Engines,
+    Held,
+    HiddenEngines,
+    WorldEngines,
+    engines_of,
+    neither,
+)
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
-from monitor.evaluation.worlds import WorldChecker
-from monitor.exact import Checker, tables
 from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
-from monitor.exact.names import validate
-from monitor.exact.verdict import Path
-from monitor.hidden.hidden_checker import ONLY_EXACT, HiddenChecker
+from monitor.hidden.hidden_checker import ONLY_EXACT
 from monitor.logic import Formula
 from monitor.model import MDP
-from monitor.policy.controller import is_hidden
-from monitor.sampled import Enumerated, Simulator, VectorSimulator
-from monitor.types.specs import BandSettings, CausalModel, Engine, RequestedModel, Sampling
-from monitor.types.verdicts import Drawn, Verdict
-from monitor.worlds import CheckedWorld, Moment, World, is_world
+from monitor.sampled import Simulator, VectorSimulator
+from monitor.types import BandSettings, CausalModel, Drawn, Engine, FormulaSpec, RequestedModel, Sampling, Verdict
+from monitor.worlds import CheckedWorld, World, is_world
 
 __all__ = ["NO_BOUNDS", "check", "check_many"]
 
 Model = MDP | Simulator | VectorSimulator | World | type[World] | CheckedWorld | str | FilePath
 BANDS = BandSettings()
+PATH_NEEDS: Final = "a path needs an MDP, a world with numbers or the path of one, or a simulator"
 NO_BOUNDS = "sampling draws from the Gumbel-Max causal model alone and cannot bound over others"
 
 
@@ -146,48 +148,42 @@ def check_many(
     check_sampling(drawn.sampling)
     if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
         raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
-    worlds = WorldChecker(model, policies, models or {}) if is_world(model) else None
-    if worlds is not None and causal_model != "gumbel":
+    if is_world(model) and causal_model != "gumbel":
         raise ConfigError(f"causal model {causal_model!r}: a world's own step is its causal model; leave it out")
-    if isinstance(model, MDP):
-        policies = read_policies(policies, model)
-    hidden = isinstance(model, MDP) and is_hidden(model, policies)
-    settings = _Settings(
-        as_pairs(path) if worlds is None and not hidden else (),
-        () if worlds is None else worlds.path(path),
-        engine,
-        causal_model,
-        drawn,
-        terminated=terminated,
-        start_observed=start_observed,
-        acted=acted,
-        recourse=recourse,
-    )
-    check_acted(acted, path if hidden else settings.path or settings.moments, policies)
-    read = read_all(queries)
-    if worlds is not None:
-        fitted = None if credible is None else fit_bands(worlds, credible)
-        return _collect(_in_world(read, worlds, fitted, settings), each)
-    if not isinstance(model, MDP) and hasattr(model, "holds") and not isinstance(model, type):
+    how: dict[str, Any] = {"terminated": terminated, "start_observed": start_observed, "acted": acted}
+    answers: Iterator[Verdict]
+    if not isinstance(model, MDP) and not is_world(model) and hasattr(model, "holds") and not isinstance(model, type):
+        pairs = as_pairs(path)
+        check_acted(acted, pairs, policies)
         simulator = cast("Simulator | VectorSimulator", model)
-        return _collect(_simulated(read, simulator, policies, models or {}, settings), each)
-    table = require_table(model, "a path needs an MDP, a world with numbers or the path of one, or a simulator")
-    enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
-    if len(enumerated) < len(models or {}):
-        raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
-    if hidden:
-        return _collect(_hidden(read, HiddenChecker(table, policies, enumerated), path, settings), each)
-    checker = Checker(table, tables(policies, table), enumerated, delta=(bands or BANDS).delta)
-    for formula, text in read:
-        validate(formula, table, policies, text, checker.models)
-    check_path(table, settings.path)
-    sampler = SampledChecker(Enumerated(checker.evaluators), table)
-    learned = None if credible is None or not checker.evaluators.learned else LearnedBands(checker, credible)
-    answers = ((formula, _examined(formula, text, settings, checker, sampler)) for formula, text in read)
-    return _collect((_with_bands(learned, verdict, formula, settings) for formula, verdict in answers), each)
-
-
-def _collect(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdict]:
+        _check_simulable(engine, causal_model)
+        scene = simulated_scene(simulator, policies, models or {})
+        read = read_all(queries)
+        for formula, text in read:
+            scene.validate(formula, text)
+            check_simulated_labels(simulator.labels, formula, text)
+        check_simulated_path(simulator, pairs)
+        sampler = SampledChecker(scene)
+        why = "sampled, for a simulated model cannot be enumerated" if engine == "auto" else ""
+        answers = (sampler.verdict(formula, pairs, drawn, text=text, why=why, **how) for formula, text in read)
+        if recourse:
+            answers = (unexamined(verdict, SAMPLED) for verdict in answers)
+    else:
+        delta = (bands or BANDS).delta
+        engines = engines_of(model, policies, models or {}, drawn.sampling, credible, delta=delta, needs=PATH_NEEDS)
+        if isinstance(engines, HiddenEngines) and (engine == "sampled" or causal_model != "gumbel"):
+            raise ConfigError(ONLY_EXACT)
+        held = _held(engines, path, policies, acted)._replace(terminated=terminated, start_observed=start_observed)
+        read = read_all(queries)
+        for formula, text in read:
+            engines.names.validate(formula, text)
+        if isinstance(engines, Engines):
+            check_path(engines.checker.model, held.pairs)
+        spec = FormulaSpec("", "", engine=engine, causal_model=causal_model)
+        answers = (
+            _answered(engines, formula, replace(spec, text=text), held, drawn, recourse=recourse)
+            for formula, text in read
+        )
     verdicts: list[Verdict] = []
     for verdict in answers:
         verdicts.append(verdict)
@@ -195,132 +191,61 @@ def _collect(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Ve
     return verdicts
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """Arguments common to all formulas of one call."""
-
-    path: Path
-    moments: Sequence[Moment]
-    engine: Engine
-    causal_model: CausalModel
-    drawn: Drawn
-    terminated: bool
-    start_observed: bool
-    acted: Sequence[str]
-    recourse: bool
-
-    def exact(self, formula: Formula, text: str, checker: Checker) -> Verdict:
-        return checker.check(
-            formula,
-            self.path,
-            causal_model=self.causal_model,
-            terminated=self.terminated,
-            start_observed=self.start_observed,
-            text=text,
-            acted=self.acted,
-        )
-
-    def sampled(self, formula: Formula, text: str, sampler: SampledChecker, why: str = "") -> Verdict:
-        return sampler.verdict(
-            formula,
-            self.path,
-            self.drawn,
-            text=text,
-            terminated=self.terminated,
-            start_observed=self.start_observed,
-            why=why,
-            acted=self.acted,
-        )
-
-    def in_world(self, formula: Formula, text: str, worlds: WorldChecker, fitted: FitBands | None) -> Verdict:
-        verdict = worlds.verdict(
-            formula,
-            text,
-            self.moments,
-            self.drawn,
-            engine=self.engine,
-            terminated=self.terminated,
-            start_observed=self.start_observed,
-            acted=self.acted,
-        )
-        given = formula, self.moments
-        how: dict[str, Any] = {"terminated": self.terminated, "acted": self.acted}
-        if fitted is not None:
-            verdict = fitted.added(verdict, *given, self.drawn, **how)
-        return worlds.with_recourse(verdict, *given, **how) if self.recourse else verdict
+def _held(
+    engines: AnyEngines, path: Sequence[Sequence[Any]], policies: Mapping[str, object], acted: Sequence[str]
+) -> Held:
+    """Return the path as the engines take it, after checking it."""
+    if isinstance(engines, WorldEngines):
+        moments = engines.checker.path(path)
+        check_acted(acted, moments, policies)
+        return Held([(each.state, each.action) for each in moments], [each.inputs for each in moments], acted=acted)
+    if isinstance(engines, HiddenEngines):
+        check_acted(acted, path, policies)
+        pairs, before = engines.checker.check_path(path)
+        return Held(pairs, engines.checker.beliefs(pairs, acted, before), acted=acted)
+    known = as_pairs(path)
+    check_acted(acted, known, policies)
+    return Held(known, acted=acted)
 
 
-def _examined(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
-    verdict = _chosen(formula, text, settings, checker, sampler)
-    if not settings.recourse:
-        return verdict
-    return checker.with_recourse(verdict, formula, settings.path, terminated=settings.terminated, acted=settings.acted)
+def _answered(
+    engines: AnyEngines, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, *, recourse: bool
+) -> Verdict:
+    verdict = engines.with_bands(_verdict(engines, formula, spec, held, drawn), formula, held, drawn)
+    return engines.with_recourse(verdict, formula, held) if recourse else verdict
 
 
-def _chosen(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
-    if settings.engine == "sampled":
-        return settings.sampled(formula, text, sampler)
+def _verdict(engines: AnyEngines, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
+    if isinstance(engines, HiddenEngines):
+        return engines.verdict(formula, spec, held)
+    if isinstance(engines, WorldEngines) or spec.engine == "sampled":
+        return engines.drawn_verdict(formula, spec, held, drawn)
     try:
-        return settings.exact(formula, text, checker)
+        return engines.checker.check(
+            formula,
+            held.pairs,
+            causal_model=spec.causal_model,
+            terminated=held.terminated,
+            start_observed=held.start_observed,
+            text=spec.text,
+            acted=held.acted,
+        )
     except LimitError as error:
-        if settings.engine == "exact":
+        if spec.engine == "exact":
             raise
-        if settings.causal_model != "gumbel":
+        if spec.causal_model != "gumbel":
             raise LimitError(f"{error}; and {NO_BOUNDS}") from error
         try:
-            return settings.sampled(formula, text, sampler, NOT_EXACT + str(error))
+            return engines.drawn_verdict(formula, spec, held, drawn, NOT_EXACT + str(error))
         except LimitError as other:
             raise neither(error, other) from error
 
 
-def _with_bands(learned: LearnedBands | None, verdict: Verdict, formula: Formula, settings: _Settings) -> Verdict:
-    if learned is None:
-        return verdict
-    return learned.added(verdict, formula, settings.path, terminated=settings.terminated, acted=settings.acted)
-
-
-def _simulated(
-    read: Sequence[tuple[Formula, str]],
-    model: Simulator | VectorSimulator,
-    policies: Mapping[str, object],
-    models: Mapping[str, Model],
-    settings: _Settings,
-) -> Iterator[Verdict]:
-    if settings.engine == "exact":
+def _check_simulable(engine: Engine, causal_model: CausalModel) -> None:
+    if engine == "exact":
         raise ConfigError("a simulator cannot be answered exactly; enumerate the model, or use engine 'sampled'")
-    if settings.causal_model != "gumbel":
-        raise ConfigError(f"causal model {settings.causal_model!r}: {NO_BOUNDS}; enumerate the model, or use 'gumbel'")
-    scene = simulated_scene(model, policies, models)
-    for formula, text in read:
-        scene.validate(formula, text)
-        check_simulated_labels(model.labels, formula, text)
-    check_simulated_path(model, settings.path)
-    sampler = SampledChecker(scene)
-    why = "sampled, for a simulated model cannot be enumerated" if settings.engine == "auto" else ""
-    answers = (settings.sampled(formula, text, sampler, why) for formula, text in read)
-    return (unexamined(verdict, SAMPLED) for verdict in answers) if settings.recourse else answers
-
-
-def _in_world(
-    read: Sequence[tuple[Formula, str]], worlds: WorldChecker, fitted: FitBands | None, settings: _Settings
-) -> Iterator[Verdict]:
-    for formula, text in read:
-        worlds.validate(formula, text)
-    return (settings.in_world(formula, text, worlds, fitted) for formula, text in read)
-
-
-def _hidden(
-    read: Sequence[tuple[Formula, str]], checker: HiddenChecker, path: Sequence[Sequence[Any]], settings: _Settings
-) -> Iterator[Verdict]:
-    if settings.engine == "sampled" or settings.causal_model != "gumbel":
-        raise ConfigError(ONLY_EXACT)
-    pairs, before = checker.check_path(path)
-    for formula, text in read:
-        checker.validate(formula, text)
-    beliefs = checker.beliefs(pairs, settings.acted, before)
-    how: dict[str, Any] = {"terminated": settings.terminated, "acted": settings.acted}
-    how["start_observed"] = settings.start_observed
-    return (checker.check(formula, text).verdict(pairs, beliefs, **how) for formula, text in read)
+    if causal_model != "gumbel":
+        raise ConfigError(f"causal model {causal_model!r}: {NO_BOUNDS}; enumerate the model, or use 'gumbel'")
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

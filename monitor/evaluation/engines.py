@@ -18,10 +18,9 @@ from monitor.evaluation.basis import basis_at_start
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.fit_bands import fit_bands
 from monitor.evaluation.models import read_policies, require_table
-from monitor.evaluation.noise_rows import NoiseRows
-from monitor.evaluation.observation_rows import ObservationRows
 from monitor.evaluation.sampled_checker import SampledChecker, estimated
 from monitor.evaluation.seeding import alone, check_sampling
+from monitor.evaluation.uniform_rows import NoiseRows, ObservationRows
 from monitor.evaluation.worlds import WorldChecker
 from monitor.exact import Checker, tables
 from monitor.exact.labelling import StateLabels
@@ -92,16 +91,16 @@ class Engines:
     Args:
         checker: evaluates exactly.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
-        bands: how the credible band of a learned model is computed; likewise.
+        bands: how the credible band of a learned model is computed; likewise. None: it is not.
 
     `learned`: computes the bands of a learned model; None for a given model. `names`: the names that formulas may use.
     `tested`: the rows with which observed steps are tested.
     """
 
-    def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
+    def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings | None = BANDS) -> None:
         self.checker, self.sampling = checker, check_sampling(sampling)
-        check_band_settings(bands)
-        self.learned = LearnedBands(checker, bands) if checker.evaluators.learned else None
+        settings = None if bands is None else check_band_settings(bands)
+        self.learned = LearnedBands(checker, settings) if settings and checker.evaluators.learned else None
         self.names = Names(checker.model, checker.policies, checker.models)
         self.tested = checker.model
 
@@ -217,15 +216,14 @@ class WorldEngines:
     Args:
         checker: checker of the world and its policies.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
-        bands: how the credible band of a learned world is computed; likewise.
+        bands: how the credible band of a learned world is computed; likewise. None: it is not.
 
     `learned`: computes the bands of a world with fits to resampled recordings; None for any other world.
     """
 
-    def __init__(self, checker: WorldChecker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
+    def __init__(self, checker: WorldChecker, sampling: Sampling, bands: BandSettings | None = BANDS) -> None:
         self.checker, self.names, self.sampling = checker, checker, check_sampling(sampling)
-        check_band_settings(bands)
-        self.learned = fit_bands(checker, bands)
+        self.learned = None if bands is None else fit_bands(checker, check_band_settings(bands))
         self.tested = NoiseRows(checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
@@ -324,7 +322,7 @@ class HiddenEngines:
         del window
         if spec.engine == "sampled" or spec.causal_model != "gumbel":
             raise LimitError(ONLY_EXACT)
-        self._verdict(formula, spec, self._somewhere())
+        self.verdict(formula, spec, self._somewhere())
         return False, ""
 
     def _somewhere(self) -> Held:
@@ -332,7 +330,8 @@ class HiddenEngines:
         seen, beliefs = self.checker.model.emissions is None, self.checker.filter
         return Held([(0 if seen else None, None)], [beliefs.begun(0) if seen else beliefs.start(0)])
 
-    def _verdict(self, formula: Formula, spec: FormulaSpec, held: Held) -> Verdict:
+    def verdict(self, formula: Formula, spec: FormulaSpec, held: Held) -> Verdict:
+        """Return the exact verdict on a path. `held.inputs` has the belief at each pair."""
         return self.checker.check(formula, spec.text).verdict(
             held.pairs,
             held.inputs,
@@ -347,7 +346,7 @@ class HiddenEngines:
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
         """Return the exact verdict on the formula behind a takeover."""
         del drawn
-        return self._verdict(formula, spec, held)
+        return self.verdict(formula, spec, held)
 
     def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
         """Return the verdict unchanged, because it has no bands."""
@@ -373,12 +372,19 @@ def engines_of(
     policies: Mapping[str, object],
     models: Mapping[str, object],
     sampling: Sampling,
-    bands: BandSettings,
+    bands: BandSettings | None,
+    *,
+    delta: float | None = None,
+    needs: str = "a stream needs an MDP, or a world with numbers or the path of one",
 ) -> AnyEngines:
-    """Return the engines for a model of any kind. Raises ConfigError, ModelError or PolicyError."""
+    """Return the engines for a model of any kind. Raises ConfigError, ModelError or PolicyError.
+
+    `bands`: None for verdicts without credible bands. `delta`: probability that a guaranteed band misses the value, if
+    it is not that of `bands`. `needs`: which kinds of models can be used, for the message about any other model.
+    """
     if is_world(model):
         return WorldEngines(WorldChecker(model, policies, models), sampling, bands)
-    table = require_table(model, "a stream needs an MDP, or a world with numbers or the path of one")
+    table = require_table(model, needs)
     tabled: dict[str, MDP] = {}
     for name, other in models.items():
         if not isinstance(other, MDP):
@@ -387,4 +393,8 @@ def engines_of(
     policies = read_policies(policies, table)
     if is_hidden(table, policies):
         return HiddenEngines(HiddenChecker(table, policies, tabled), sampling)
-    return Engines(Checker(table, tables(policies, table), tabled, delta=bands.delta), sampling, bands)
+    return Engines(
+        Checker(table, tables(policies, table), tabled, delta=(bands or BANDS).delta if delta is None else delta),
+        sampling,
+        bands,
+    )

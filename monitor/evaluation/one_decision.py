@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace as with_parts
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -21,8 +22,8 @@ from monitor.exact.avoidable import unexamined
 from monitor.exact.verdict import is_missed, resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
-from monitor.sampled.sampler import Path
-from monitor.types.verdicts import Changes, Recourse, Verdict
+from monitor.sampled.sampler import AnyQuestion, Path
+from monitor.types import Changes, Recourse, Verdict
 
 ALONE: Final = "a world with numbers has no table of values, so only one other decision at a time is tried"
 NONE: Final = ", and none is known to meet the goal"
@@ -67,12 +68,14 @@ def with_one_decision(
     """
     if not (isinstance(formula, Regret) and is_missed(verdict)):
         return verdict
-    search = _Search(formula, verdict, checker, path, action_names, terminated=terminated, acted=acted)
+    ask = partial(checker.question, path=path, drawn=verdict.drawn, terminated=terminated, acted=acted)
+    steps = path[resolve(formula.world.offset, len(path))[1] :]
+    search = _Search(formula, ask, steps, action_names, drawn=verdict.drawn is not None)
     try:
         found = search.best()
     except MonitorError as error:  # a world or a policy fails
         return unexamined(verdict, str(error))
-    changes = None if found is None else _described(found, search.steps, action_names)
+    changes = None if found is None else _described(found, steps, action_names)
     cut = search.count() > MOST_TRIED
     reason = f"{ALONE}{f' (the newest {MOST_TRIED})' if cut else ''}{'' if changes else NONE}"
     return replace(verdict, recourse=Recourse(changes=changes, reason=reason))
@@ -85,24 +88,16 @@ class _Found(NamedTuple):
 
 
 class _Search:
-    """The decisions on the path of a missed goal. `steps`: its pairs from the formula's offset on."""
+    """The decisions on the path of a missed goal.
+
+    `steps`: its pairs from the formula's offset on. `drawn`: whether the verdict needed samples.
+    """
 
     def __init__(
-        self,
-        formula: Regret,
-        verdict: Verdict,
-        checker: SampledChecker,
-        path: Path,
-        names: Sequence[str],
-        *,
-        terminated: bool,
-        acted: Sequence[str],
+        self, formula: Regret, ask: partial[AnyQuestion], steps: Path, names: Sequence[str], *, drawn: bool
     ) -> None:
-        self._names = names
         self._goal = with_parts(formula.goal, world=formula.world)
-        self._drawn, self._checker, self._path = verdict.drawn, checker, path
-        self._terminated, self._acted = terminated, acted
-        self.steps = path[resolve(formula.world.offset, len(path))[1] :]
+        self._ask, self._steps, self._names, self._drawn = ask, steps, names, drawn
 
     def best(self) -> _Found | None:
         """Return the change with the best value if this value is known to meet the goal."""
@@ -129,26 +124,19 @@ class _Search:
 
     def count(self) -> int:
         """Return the number of changes. A decision not yet taken can be changed to each action."""
-        return sum(len(self._names) - (taken is not None) for _, taken, *_ in self.steps)
+        return sum(len(self._names) - (taken is not None) for _, taken, *_ in self._steps)
 
     def _changes(self) -> Iterator[ChangedDecision]:
-        for begins in reversed(range(len(self.steps))):
-            taken = self.steps[begins][1]
+        for begins in reversed(range(len(self._steps))):
+            taken = self._steps[begins][1]
             yield from (ChangedDecision(begins, action) for action in range(len(self._names)) if action != taken)
 
     def _valued(self, change: ChangedDecision, particles: range) -> tuple[_Found | None, float]:
         """Return the value under a change and its standard error; None if it needs noise and there is none."""
-        question = self._checker.question(
-            change.of(self._goal, self._names),
-            self._path,
-            self._drawn,
-            terminated=self._terminated,
-            acted=self._acted,
-            begins=change.begins,
-        )
+        question = self._ask(change.of(self._goal, self._names), begins=change.begins)
         if question.certain is not None:
             return _Found(change, question.certain), 0.0
-        if self._drawn is None:
+        if not self._drawn:
             return None, 0.0
         value, error = estimated(question, particles)
         return _Found(change, value, len(particles)), error or 0.0

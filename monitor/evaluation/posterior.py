@@ -2,7 +2,9 @@
 
 Each learned row is drawn from a Dirichlet distribution over its observed successors, whose mean is the model's row, and
 one more entry, `elsewhere`, for all other successors. The weight of `elsewhere` follows from how often rows with as
-many records discovered a new successor. The state `elsewhere` is unknown, so each draw is two models: one with the
+many records discovered a new successor: the draws of all rows are pooled by their number within their row, so a row
+drawn three times gives much probability to unseen successors if rows have many successors, and next to nothing if no
+row ever showed a second one. The state `elsewhere` is unknown, so each draw is two models: one with the
 worst and one with the best case (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
 """
 
@@ -10,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.model import MDP
-from monitor.model.discoveries import discoveries
+from monitor.model.counts import Counts
 from monitor.model.sparse_rows import frozen
 
 RATE = 0.5
@@ -78,3 +81,41 @@ def drawn_probabilities(model: MDP, rng: np.random.Generator) -> Iterator[Floats
         probabilities = wide.probabilities.copy()
         probabilities[learned] = masses / np.bincount(of, masses, len(rows))[of]
         yield frozen(probabilities)
+
+
+class Discoveries(NamedTuple):
+    """Discoveries by class of draws: class j has the draws with numbers 2**j + 1 to 2**(j + 1) of each row.
+
+    `found`, `draws` [J]: numbers of discoveries and of draws in class j and the class before it. `of_row` [R]: class of
+    the next draw of each learned row, in ascending order of rows.
+    """
+
+    found: Ints
+    draws: Ints
+    of_row: Ints
+
+
+def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
+    """Return the discoveries of a learned model without first draws, which always discover a successor."""
+    rows = np.flatnonzero(counts.order > 0)
+    lengths = counts.draws(indptr)
+    of_row = _class(lengths[rows])
+    classes = int(of_row.max(initial=0)) + 1
+    of_entry = np.repeat(np.arange(len(lengths)), np.diff(indptr))
+    numbers = lengths[of_entry] - counts.since  # of the draw that discovered the entry, from 1
+    later = numbers[(counts.order[of_entry] > 0) & (numbers > 1)]
+    found = np.bincount(_class(later - 1), minlength=classes)
+    starts = np.left_shift(1, np.arange(classes))
+    draws = np.array([np.clip(lengths[rows] - start, 0, start).sum() for start in starts], dtype=np.int64)
+    return Discoveries(_with_previous(found), _with_previous(draws), of_row)
+
+
+def _class(draws: Ints) -> Ints:
+    """Return the class [n] of the draw that follows this number of draws [n], which is at least 1."""
+    exponents: Ints = np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
+    return exponents
+
+
+def _with_previous(values: Ints) -> Ints:
+    pooled: Ints = values + np.concatenate([[0], values[:-1]])
+    return pooled

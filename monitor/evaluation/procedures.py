@@ -15,7 +15,7 @@ samples, and are nominal for others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeVar, assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -23,21 +23,16 @@ from monitor.arrays import Floats
 from monitor.errors import ConfigError, ModelError
 from monitor.logic import print_formula
 from monitor.logic.syntax import Goal, Probability, Reward, Test
-from monitor.statistics import (
-    ConfidenceSequence,
-    EqualOutcome,
-    RegionBets,
-    Sprt,
-    Strength,
-    ThresholdBets,
-    TSprt,
-    clopper_pearson,
-    error_bound,
-    sample_size,
-)
+from monitor.statistics.anytime import ConfidenceSequence
+from monitor.statistics.equal import EqualOutcome
+from monitor.statistics.intervals import clopper_pearson, error_bound, sample_size
+from monitor.statistics.region import RegionBets
 from monitor.statistics.samples import SLACK
-from monitor.types.specs import Sampling
-from monitor.types.verdicts import Drawn
+from monitor.statistics.sprt import Sprt
+from monitor.statistics.strength import Strength
+from monitor.statistics.threshold import ThresholdBets
+from monitor.statistics.tsprt import TSprt
+from monitor.types import Drawn, Sampling
 
 Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""
@@ -160,18 +155,19 @@ def one_world(goal: Goal, within: Span) -> float:
 
 def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[SampledMean, bool | None]:
     """Sample until the test decides or the limit is reached. Samples after the decision do not count."""
-    match test:  # each kind has a state type of its own
-        case Sprt():
-            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
-        case TSprt():
-            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
-        case RegionBets():
-            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
-        case ThresholdBets():
-            samples, holds = _run(test.start(), test.update, draw, sampling.limit)
-        case _:
-            assert_never(test)
-    return summary(samples, within, sampling), holds
+    drawn: list[Floats] = []
+    count = look = 0
+    for batch in _batches(sampling.limit):
+        drawn.append(draw(batch))
+        count += len(batch)
+        if count < min(look, sampling.limit):
+            continue
+        samples = np.concatenate(drawn)
+        used, side = test.decide(samples)
+        if side:
+            return summary(samples[:used], within, sampling), bool(side > 0)
+        look = count + count // 8  # each look takes as long as all samples so far
+    return summary(samples, within, sampling), None
 
 
 def summary(samples: Floats, within: Span | None, sampling: Sampling) -> SampledMean:
@@ -221,29 +217,6 @@ def _until_narrow(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> S
         if found.bounds[1] - found.bounds[0] <= enough:
             return found
     return found._replace(short=True)
-
-
-class _TestState(Protocol):
-    @property
-    def samples(self) -> int: ...
-
-    @property
-    def holds(self) -> bool | None: ...
-
-
-State = TypeVar("State", bound=_TestState)
-
-
-def _run(state: State, update: Callable[[State, Floats], State], draw: Draw, limit: int) -> tuple[Floats, bool | None]:
-    """Run a test; return the used samples and the decision."""
-    used: list[Floats] = []
-    for batch in _batches(limit):
-        values, before = draw(batch), state.samples
-        state = update(state, values)
-        used.append(values[: state.samples - before])
-        if state.holds is not None:
-            break
-    return np.concatenate(used), state.holds
 
 
 def _batches(limit: int, largest: int = LARGEST_BATCH) -> Iterator[range]:

@@ -8,10 +8,9 @@ from hashlib import blake2b
 from typing import get_args
 
 from monitor.errors import ConfigError
-from monitor.statistics import StreamRule, Strength
-from monitor.types.specs import AlarmSpec, Sampling, TestName
-from monitor.types.stream_events import Episode
-from monitor.types.verdicts import Drawn
+from monitor.statistics.alpha_spending import share_of_stream
+from monitor.statistics.strength import Strength
+from monitor.types import AlarmSpec, Drawn, Episode, Sampling, TestName
 
 SEEDS = 1 << 53
 """Seeds are numbers below this limit, which JSON represents exactly."""
@@ -63,7 +62,7 @@ def on_stream(
         first: seq of the first step of the path.
         test: number of the test, from 1.
     """
-    _, strength = StreamRule(Strength(sampling.alpha, sampling.beta), test - 1).next()
+    strength = share_of_stream(Strength(sampling.alpha, sampling.beta), test)
     if alarm.when == "holds":
         strength = strength.negated
     return Drawn(sampling, stream_seed(sampling.seed, stream, seq, test), first, strength.alpha, strength.beta, test)

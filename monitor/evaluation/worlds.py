@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from operator import index
 from typing import Any, get_args
@@ -27,9 +28,8 @@ from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret, Rew
 from monitor.logic.traversal import goals, handover_goal, quantity_goals, regret_goals
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
-from monitor.sampled.sampler import Question
-from monitor.types.specs import Engine
-from monitor.types.verdicts import Drawn, RestsOn, Tier, Verdict
+from monitor.sampled.sampler import AnyQuestion, Question
+from monitor.types import Drawn, Engine, RestsOn, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world, numbers_of
 from monitor.worlds.checked import NO_REWARDS
 from monitor.worlds.world_policies import WorldPolicy, as_world_policy
@@ -114,12 +114,13 @@ class WorldChecker:
             acted=acted,
             spare=engine != "sampled",
         )
+        ask = partial(self.sampled.question, path=path, drawn=drawn, terminated=terminated, acted=acted)
         late = handover_goal(formula)
         if late is not None:
-            verdict = self._with_values_now(verdict, late, path, drawn, terminated=terminated, acted=acted)
+            verdict = _with_values_now(verdict, late, ask, drawn)
         elif isinstance(formula, Regret) and verdict.outcome != "safe":
-            verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated, acted=acted)
-        verdict = self._with_basis(verdict, formula, path, drawn, terminated=terminated, acted=acted)
+            verdict = _with_profile(verdict, formula, ask, drawn)
+        verdict = self._with_basis(verdict, formula, ask)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
         resampled = self.resampled_from(verdict, formula, path)
@@ -135,80 +136,7 @@ class WorldChecker:
         names = self.model.action_names
         return with_one_decision(verdict, formula, self.sampled, path, names, terminated=terminated, acted=acted)
 
-    def _with_profile(
-        self,
-        verdict: Verdict,
-        formula: Regret,
-        path: Sequence[Moment],
-        drawn: Drawn,
-        *,
-        terminated: bool,
-        acted: Sequence[str],
-    ) -> Verdict:
-        """Return the verdict with the values of both policies for a takeover at each step since its offset.
-
-        At the offset, these are the verdict's own values. Later values that need noise are means of `DRAWS` samples.
-        """
-        one, other = regret_goals(formula)
-        assert one.test is not None
-        if verdict.offset < 0:
-            return verdict
-        larger = one.test.comparison in (">=", ">")
-        values: dict[int, tuple[float, float]] = {}
-        most: list[float] = []  # best values under nominal
-        least: list[float] = []  # worst values under the alternative
-        was_drawn = verdict.drawn is not None
-        for offset in range(verdict.offset):
-            pair = []
-            for goal, ends, best in ((one, most, larger), (other, least, not larger)):
-                at = dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset))
-                question = self.sampled.question(at, path, drawn, terminated=terminated, acted=acted)
-                value, error = estimated(question)
-                was_drawn |= error is not None
-                pair.append(value)
-                ends.append(value + (ERRORS if best else -ERRORS) * (error or 0.0))
-            values[offset] = pair[0], pair[1]
-        nominal, alternative = verdict.quantities
-        values[verdict.offset] = nominal.value, alternative.value
-        useful = latest_useful(one.test, most, least) if most else None
-        if useful is None and verdict.outcome == "regret":
-            useful = verdict.offset
-        return replace(verdict, profile=values, latest_useful=useful, drawn=drawn if was_drawn else None)
-
-    def _with_values_now(
-        self,
-        verdict: Verdict,
-        late: Goal,
-        path: Sequence[Moment],
-        drawn: Drawn,
-        *,
-        terminated: bool,
-        acted: Sequence[str],
-    ) -> Verdict:
-        """Return the verdict on `handover` with the values of its goal under nominal and after a handover now."""
-        goals_now = dataclasses.replace(late, world=WorldRef()), late
-        questions = [self.sampled.question(goal, path, drawn, terminated=terminated, acted=acted) for goal in goals_now]
-        (stays, one), (given, other) = (estimated(question) for question in questions)
-        assert late.test is not None
-        at_worst = given + (-ERRORS if late.test.comparison in (">=", ">") else ERRORS) * (other or 0.0)
-        was_drawn = verdict.drawn is not None or one is not None or other is not None
-        return replace(
-            verdict,
-            profile={0: (stays, given)},
-            latest_useful=0 if late.test.holds(at_worst) else None,
-            drawn=drawn if was_drawn else None,
-        )
-
-    def _with_basis(
-        self,
-        verdict: Verdict,
-        formula: Formula,
-        path: Sequence[Moment],
-        drawn: Drawn,
-        *,
-        terminated: bool,
-        acted: Sequence[str],
-    ) -> Verdict:
+    def _with_basis(self, verdict: Verdict, formula: Formula, ask: partial[AnyQuestion]) -> Verdict:
         """Return the verdict on a missed goal with the recorded support of each value, from `DRAWS` samples.
 
         For `handover` this is the value after a handover now, whether the goal is missed or not.
@@ -218,27 +146,10 @@ class WorldChecker:
             return verdict
         asked = quantity_goals(formula) if late is None else [late]
         number = goal_numbers(verdict, asked)
-        return replace(
-            verdict,
-            quantities=tuple(
-                replace(
-                    each,
-                    rests_on=self._basis(asked[number[each.text]], path, drawn, terminated=terminated, acted=acted),
-                )
-                for each in verdict.quantities
-            ),
-        )
+        found = (replace(each, rests_on=self._basis(asked[number[each.text]], ask)) for each in verdict.quantities)
+        return replace(verdict, quantities=tuple(found))
 
-    def _basis(
-        self,
-        goal: Goal,
-        path: Sequence[Moment],
-        drawn: Drawn | None,
-        draws: int = DRAWS,
-        *,
-        terminated: bool = False,
-        acted: Sequence[str] = (),
-    ) -> RestsOn | None:
+    def _basis(self, goal: Goal, ask: partial[AnyQuestion], draws: int = DRAWS) -> RestsOn | None:
         """Return the recorded support of the value of a goal, in its first world.
 
         None if the recordings are unknown, and for `handover`, whose samples contain nested samples.
@@ -247,7 +158,7 @@ class WorldChecker:
         steps = (self.models[change.name] if change.kind == "model" else self.model).learned_from
         if not steps:
             return None
-        question = self.sampled.question(goal, path, drawn, terminated=terminated, acted=acted, watched=True)
+        question = ask(goal, watched=True)
         return RestsOn(steps, None, question.left(range(draws))) if isinstance(question, Question) else None
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
@@ -258,8 +169,8 @@ class WorldChecker:
         found: dict[str, RestsOn] = {}
         for change, measure in compared(formula):
             goal = Goal(WorldRef(change), measure)
-            parts = [self._basis(goal, [start], None, DRAWS // STARTS) for start in self._starts()]
-            known = [each for each in parts if each is not None]
+            asks = (partial(self.sampled.question, path=[start], drawn=None) for start in self._starts())
+            known = [part for ask in asks if (part := self._basis(goal, ask, DRAWS // STARTS)) is not None]
             if known:
                 never = sum(each.never for each in known) / len(known)
                 found.setdefault(print_change(change), RestsOn(known[0].steps, None, never))
@@ -351,6 +262,53 @@ class WorldChecker:
             elif self.model.noise:
                 found.add("point" if noise.is_point else "interval")
         return tuple(tier for tier in get_args(Tier) if tier in found)
+
+
+def _with_profile(verdict: Verdict, formula: Regret, ask: partial[AnyQuestion], drawn: Drawn) -> Verdict:
+    """Return the verdict with the values of both policies for a takeover at each step since its offset.
+
+    At the offset, these are the verdict's own values. Later values that need noise are means of `DRAWS` samples.
+    """
+    one, other = regret_goals(formula)
+    assert one.test is not None
+    if verdict.offset < 0:
+        return verdict
+    larger = one.test.comparison in (">=", ">")
+    values: dict[int, tuple[float, float]] = {}
+    most: list[float] = []  # best values under nominal
+    least: list[float] = []  # worst values under the alternative
+    was_drawn = verdict.drawn is not None
+    for offset in range(verdict.offset):
+        pair = []
+        for goal, ends, best in ((one, most, larger), (other, least, not larger)):
+            at = dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset))
+            value, error = estimated(ask(at))
+            was_drawn |= error is not None
+            pair.append(value)
+            ends.append(value + (ERRORS if best else -ERRORS) * (error or 0.0))
+        values[offset] = pair[0], pair[1]
+    nominal, alternative = verdict.quantities
+    values[verdict.offset] = nominal.value, alternative.value
+    useful = latest_useful(one.test, most, least) if most else None
+    if useful is None and verdict.outcome == "regret":
+        useful = verdict.offset
+    return replace(verdict, profile=values, latest_useful=useful, drawn=drawn if was_drawn else None)
+
+
+def _with_values_now(verdict: Verdict, late: Goal, ask: partial[AnyQuestion], drawn: Drawn) -> Verdict:
+    """Return the verdict on `handover` with the values of its goal under nominal and after a handover now."""
+    (stays, one), (given, other) = (
+        estimated(ask(goal)) for goal in (dataclasses.replace(late, world=WorldRef()), late)
+    )
+    assert late.test is not None
+    at_worst = given + (-ERRORS if late.test.comparison in (">=", ">") else ERRORS) * (other or 0.0)
+    was_drawn = verdict.drawn is not None or one is not None or other is not None
+    return replace(
+        verdict,
+        profile={0: (stays, given)},
+        latest_useful=0 if late.test.holds(at_worst) else None,
+        drawn=drawn if was_drawn else None,
+    )
 
 
 @contextmanager

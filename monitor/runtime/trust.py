@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from monitor.evaluation.noise_rows import UniformRows
+from monitor.evaluation.uniform_rows import UniformRows
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure

@@ -7,13 +7,12 @@ Sampling is used for models that cannot be enumerated, and as a check of the exa
 """
 
 from monitor.sampled.decisions import Decisions, as_decisions
-from monitor.sampled.sampler import EnsembleCache, Sampler
+from monitor.sampled.sampler import Sampler
 from monitor.sampled.scene import Enumerated, Scene, Simulated
 from monitor.sampled.simulator import NumberedSimulator, Simulator, VectorSimulator, number_of
 
 __all__ = [
     "Decisions",
-    "EnsembleCache",
     "Enumerated",
     "NumberedSimulator",
     "Sampler",

@@ -209,11 +209,6 @@ class Ensemble:
         """Keys of the noise of the undecided particles at the current step."""
         return Keys(self._seed, self._first + self.offset, self._noise)
 
-    @property
-    def size(self) -> int:
-        """Count of numbers stored in memory."""
-        return len(self._values) + 4 * len(self._open)
-
     def observe(self, pair: Pair, successor: State) -> bool:
         """Advance by one observed transition, under its posterior noise.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,10 +13,10 @@ from monitor.arrays import Bools, Floats
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.logic.traversal import handover_goal
-from monitor.sampled.dynamics import Pair, State
+from monitor.sampled.dynamics import Pair
 from monitor.sampled.ensemble import Ensemble, StepTable
 from monitor.sampled.handover import TooLate
-from monitor.sampled.scene import Ending, Scene, has_nested
+from monitor.sampled.scene import Ending, Scene
 
 Path = Sequence[Pair]
 
@@ -25,66 +24,6 @@ PARTICLES = 1 << 32
 """Upper limit of the numbers of particles."""
 BLOCK = 1 << 16
 """Number of particles advanced at once, to limit memory."""
-MAX_CACHED = 8_000_000
-"""Largest count of numbers in all ensembles of one path: 64 MB. If there are more, the least recently used ensemble is
-dropped."""
-
-
-class _AdvancedEnsemble:
-    """An ensemble, the pairs it has observed, and the observed state after them."""
-
-    def __init__(self, ensemble: Ensemble, state: State, observed: Sequence[Pair] = ()) -> None:
-        self.ensemble, self.observed, self.state = ensemble, list(observed), state
-
-    def is_prefix_of(self, path: list[Pair]) -> bool:
-        """Return whether the observed pairs and the state after them begin `path`."""
-        count = len(self.observed)
-        return count < len(path) and path[:count] == self.observed and path[count][0] == self.state
-
-    def advance(self, path: list[Pair]) -> bool:
-        """Observe the new pairs before the last pair; return False if this needs noise and particles are not apart."""
-        for position in range(len(self.observed), len(path) - 1):
-            successor = path[position + 1][0]
-            if not self.ensemble.observe(path[position], successor):
-                return False
-            self.state = successor
-            self.observed.append(path[position])
-        return True
-
-    def apart(self, particles: range) -> _AdvancedEnsemble:
-        """Return a copy with separate particles, each with its own noise."""
-        return _AdvancedEnsemble(self.ensemble.apart(particles), self.state, self.observed)
-
-
-class EnsembleCache:
-    """Cache of ensembles along one growing path, one for each start point, so that a new pair costs one step.
-
-    The cache does not influence results: an ensemble that does not fit a path is sampled again, with the same numbers.
-    """
-
-    def __init__(self, limit: int = MAX_CACHED) -> None:
-        self._limit = limit
-        self._held = 0
-        self._ensembles: OrderedDict[tuple[object, ...], tuple[_AdvancedEnsemble, int]] = OrderedDict()
-
-    def take(self, key: tuple[object, ...], path: list[Pair]) -> _AdvancedEnsemble | None:
-        """Remove and return the ensemble of a start point, if its observed pairs are the beginning of `path`."""
-        advanced, size = self._ensembles.pop(key, (None, 0))
-        self._held -= size
-        return advanced if advanced is not None and advanced.is_prefix_of(path) else None
-
-    def put(self, key: tuple[object, ...], advanced: _AdvancedEnsemble) -> None:
-        """Store an ensemble; beyond the limit, drop the least recently used ensembles."""
-        size = advanced.ensemble.size + 2 * len(advanced.observed)
-        self._ensembles[key] = advanced, size
-        self._held += size
-        while self._held > self._limit:
-            self._held -= self._ensembles.popitem(last=False)[1][1]
-
-    @property
-    def held(self) -> int:
-        """Number of stored numbers, at most the limit."""
-        return self._held
 
 
 class Sampler:
@@ -173,11 +112,9 @@ class Sampler:
         *,
         first_seq: int = 0,
         terminated: bool = False,
-        cache: EnsembleCache | None = None,
     ) -> Floats:
-        """Return `question(..).outcomes(particles, cache)`."""
-        question = self.question(goal, path, first_seq=first_seq, terminated=terminated)
-        return question.outcomes(particles) if isinstance(question, TooLate) else question.outcomes(particles, cache)
+        """Return `question(..).outcomes(particles)`."""
+        return self.question(goal, path, first_seq=first_seq, terminated=terminated).outcomes(particles)
 
     def steps(self, measure: Probability | Reward) -> StepTable:
         """Return the step table of a measure's automaton. It is cached."""
@@ -198,14 +135,13 @@ class Question:
         outcomes = [world.certain for world in self._worlds]
         return None if None in outcomes else _difference(outcomes)
 
-    def outcomes(self, particles: range, cache: EnsembleCache | None = None) -> Floats:
+    def outcomes(self, particles: range) -> Floats:
         """Return the outcome of the goal in each sampled world: [n] float64.
 
         A particle's outcome depends only on the goal, the path, `first_seq`, the seed and the particle's number.
 
         Args:
             particles: numbers of the sampled worlds, below 2**32.
-            cache: the cache of this path, if the path grows; then ensembles continue from the last call.
 
         Returns:
             0 or 1 for P, the sum of rewards for R; for delta the difference of the outcomes under the same noise.
@@ -215,7 +151,7 @@ class Question:
         values = np.zeros(len(particles))
         for begin in range(0, len(particles), BLOCK):
             block = particles[begin : begin + BLOCK]
-            values[begin : begin + len(block)] = _difference([world.outcomes(block, cache) for world in self._worlds])
+            values[begin : begin + len(block)] = _difference([world.outcomes(block) for world in self._worlds])
         return values
 
     def left(self, particles: range) -> float:
@@ -246,48 +182,52 @@ class _SampledWorld:
         begins: int,
         watched: bool,
     ) -> None:
-        scene, state = sampler.scene, path[0][0]
+        scene = sampler.scene
         ending = Ending(path[-1][0], len(path) - 1) if terminated else None
         self._path, self._ended = path, None if ending is None else ending.state
-        self._key = scene, sampler.seed, change, measure, first, tuple(acted), begins
-        self._cached = ending is None or not has_nested(measure)  # an episode's end changes nested truths
-        ensemble = Ensemble(
+        self._trunk = Ensemble(  # the common part of all particles
             replace(scene.world(change, acted), begins=begins),
             sampler.steps(measure),
             scene.labels(measure, change, ending),
             seed=sampler.seed,
-            state=state,
+            state=path[0][0],
             first=first,
             watched=watched,
         )
-        self._trunk = _AdvancedEnsemble(ensemble, state)  # the common part of all particles
-        self._whole = self._trunk.advance(path)
+        self._observed = self._advance(self._trunk, 0)
 
     @cached_property
     def certain(self) -> float | None:
         """The outcome, if no particle needs noise."""
-        found = self._trunk.ensemble.outcomes(self._path[-1], self._ended) if self._whole else None
+        whole = self._observed == len(self._path) - 1
+        found = self._trunk.outcomes(self._path[-1], self._ended) if whole else None
         return None if found is None else float(found[0])
 
-    def outcomes(self, particles: range, cache: EnsembleCache | None) -> Floats:
+    def outcomes(self, particles: range) -> Floats:
         """Return the outcomes of particles [n]."""
-        cache = cache if self._cached else None
-        key = *self._key, particles
-        advanced = None if cache is None else cache.take(key, self._path)
-        if advanced is None:
-            advanced = self._trunk.apart(particles)
-        advanced.advance(self._path)
-        if cache is not None:
-            cache.put(key, advanced)
-        found = advanced.ensemble.outcomes(self._path[-1], self._ended)
+        found = self._apart(particles).outcomes(self._path[-1], self._ended)
         assert found is not None
         return found
 
     def left(self, particles: range) -> Bools:
         """Return which particles [n] make a move without recorded data before they are decided."""
-        advanced = self._trunk.apart(particles)
-        advanced.advance(self._path)
-        return advanced.ensemble.left(self._path[-1], self._ended)
+        return self._apart(particles).left(self._path[-1], self._ended)
+
+    def _apart(self, particles: range) -> Ensemble:
+        """Return separate particles, each with its own noise, at the last pair."""
+        ensemble = self._trunk.apart(particles)
+        self._advance(ensemble, self._observed)
+        return ensemble
+
+    def _advance(self, ensemble: Ensemble, observed: int) -> int:
+        """Observe the pairs from number `observed` to the one before the last; return the number observed then.
+
+        Stop at a pair that needs noise if the particles are not apart.
+        """
+        for position in range(observed, len(self._path) - 1):
+            if not ensemble.observe(self._path[position], self._path[position + 1][0]):
+                return position
+        return len(self._path) - 1
 
 
 def _difference(outcomes: Sequence[Any]) -> Any:  # noqa: ANN401 - floats or arrays of them

@@ -130,10 +130,6 @@ class ParquetRecording:
         """True if the last part is unfinished: the recording is still being written, or the monitor was killed."""
         return self._journal is not None
 
-    def dates(self) -> list[str]:
-        """Return the dates of the parts, in order of the recording."""
-        return list(dict.fromkeys(part.date for part in self.parts))
-
     def __iter__(self) -> Iterator[Event]:
         number = 0
         for table in self._tables():

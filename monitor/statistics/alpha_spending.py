@@ -28,7 +28,6 @@ A test that is still undecided after its last sample also spends its fraction of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 from monitor.errors import ConfigError
 from monitor.statistics.strength import Strength
@@ -46,32 +45,13 @@ def fraction(n: int) -> float:
     return math.log(2.0) * math.log1p(1.0 / (n + 1)) / (math.log(n + 1) * math.log(n + 2))
 
 
-@dataclass(frozen=True)
-class StreamRule:
-    """Strengths of the tests of one formula on one stream; `strength.alpha` is the false-alarm rate of the stream.
+def share_of_stream(strength: Strength, n: int) -> Strength:
+    """Return the strength of the n-th test, n >= 1, of one formula on one stream.
 
-    `tests`: number of tests made so far. It is part of the stream's state, because a new rule would spend alpha again.
+    `strength.alpha` is the false-alarm rate of the stream, `strength.beta` that of each test.
 
-    >>> rule, first = StreamRule(Strength(0.05, 0.01)).next()
-    >>> rule.tests, round(first.alpha, 4), first.beta
-    (1, 0.0183, 0.01)
+    >>> first = share_of_stream(Strength(0.05, 0.01), 1)
+    >>> round(first.alpha, 4), first.beta
+    (0.0183, 0.01)
     """
-
-    strength: Strength
-    tests: int = 0
-
-    def __post_init__(self) -> None:
-        if self.tests < 0:
-            raise ConfigError(f"the number of tests made must not be negative, not {self.tests}")
-
-    def next(self) -> tuple[StreamRule, Strength]:
-        """Return the rule after the next test, and the strength of that test."""
-        n = self.tests + 1
-        return replace(self, tests=n), Strength(
-            self.strength.alpha * fraction(n) * (1.0 - self.strength.beta), self.strength.beta
-        )
-
-    @property
-    def spent(self) -> float:
-        """The part of alpha that the tests have spent so far."""
-        return self.strength.alpha * (1.0 - 1.0 / math.log2(self.tests + 2))
+    return Strength(strength.alpha * fraction(n) * (1.0 - strength.beta), strength.beta)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,51 +30,33 @@ from monitor.statistics.strength import in_open_unit
 
 TRUNCATION = 0.5
 """Largest fraction of the wealth that a bet stakes: the paper's c, for which it recommends 1/2 or 3/4."""
-CHUNK = 1 << 18
-"""Samples times points processed at once: a few MB."""
 
 
-@dataclass(frozen=True)
-class Bets:
-    """Statistics of the samples so far, in [0, 1], from which the size of the next bet follows.
+def predicted(values: Floats) -> tuple[Floats, Floats]:
+    """Return the mean and variance [..., N] estimated before each of values [..., N] in [0, 1].
 
-    `level`: the alpha for which the bets are optimised. `total`: the sum of the samples; `squares`: the sum of
-    (x_i - mean of the first i)^2. Estimates include one additional sample 1/2 and one additional square 1/4. Bets of
-    any size are valid. These sizes make the interval nearly as narrow as possible.
+    Estimates include one additional sample 1/2 and one additional square 1/4. The variance is from the sum of
+    (x_i - mean of the first i)^2. Bets of any size are valid. Bets that follow from these estimates make the interval
+    nearly as narrow as possible.
     """
-
-    level: float
-    samples: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-
-def predicted(bets: Bets, values: Floats) -> tuple[Floats, Floats, Bets]:
-    """Return the mean and variance [..., N] estimated before each of values [..., N], and the `bets` after the last.
-
-    With leading axes, the returned `bets` are those of the first row.
-    """
-    count = bets.samples + np.arange(values.shape[-1] + 1)
+    count = np.arange(values.shape[-1] + 1)
     start = np.zeros((*values.shape[:-1], 1))
-    total = np.add.accumulate(np.concatenate([start + bets.total, values], axis=-1), axis=-1)
+    total = np.add.accumulate(np.concatenate([start, values], axis=-1), axis=-1)
     mean = (0.5 + total) / (1.0 + count)
     added = (values - mean[..., 1:]) ** 2
-    squares = np.add.accumulate(np.concatenate([start + bets.squares, added], axis=-1), axis=-1)
+    squares = np.add.accumulate(np.concatenate([start, added], axis=-1), axis=-1)
     variance = (0.25 + squares) / (1.0 + count)
-    last = (0,) * (values.ndim - 1) + (-1,)
-    after = replace(bets, samples=int(count[-1]), total=float(total[last]), squares=float(squares[last]))
-    return mean[..., :-1], variance[..., :-1], after
+    return mean[..., :-1], variance[..., :-1]
 
 
-def bet_sizes(bets: Bets, values: Floats) -> tuple[Floats, Bets]:
-    """Return the size [..., N] of the bet on each of values [..., N], and the `bets` after the last value.
+def bet_sizes(level: float, values: Floats) -> Floats:
+    """Return the size [..., N] of the bet on each of values [..., N]. `level`: the alpha for which bets are optimised.
 
-    A size depends only on earlier values: it is sqrt(2 log(1/level) / (variance t log(1 + t))) for sample t. With
-    leading axes, the returned `bets` are those of the first row.
+    A size depends only on earlier values: it is sqrt(2 log(1/level) / (variance t log(1 + t))) for sample t.
     """
-    _, variance, after = predicted(bets, values)
-    t = bets.samples + np.arange(1, values.shape[-1] + 1)
-    return np.sqrt(2.0 * math.log(1.0 / bets.level) / (variance * t * np.log1p(t))), after
+    _, variance = predicted(values)
+    t = np.arange(1, values.shape[-1] + 1)
+    return np.asarray(np.sqrt(2.0 * math.log(1.0 / level) / (variance * t * np.log1p(t))))
 
 
 def log_wealth_up(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
@@ -97,36 +79,14 @@ def log_wealth(values: Floats, sizes: Floats, points: ArrayLike) -> tuple[Floats
 
 
 @dataclass(frozen=True)
-class ConfidenceState:
-    """State of a confidence sequence: the interval from `low` to `high`, and the log wealth `up`, `down` [M].
-
-    The interval only shrinks. With probability at most alpha it misses the mean; then it may be empty.
-    """
-
-    bets: Bets
-    up: Floats
-    down: Floats
-    low: float
-    high: float
-
-    @property
-    def samples(self) -> int:
-        """Number of samples."""
-        return self.bets.samples
-
-
-@dataclass(frozen=True)
 class ConfidenceSequence:
     """Confidence sequence: P(at some time the mean of samples in [lo, hi] lies outside the interval) <= alpha.
 
     `points`: number of points of a grid on which the interval's ends lie. The ends are at most one grid step outside
-    the exact ends. Memory is proportional to `points`, and samples are not kept. Raises ConfigError unless `alpha` is
-    in (0, 1), lo < hi, and there are at least two points.
+    the exact ends. Raises ConfigError unless `alpha` is in (0, 1), lo < hi, and there are at least two points.
 
-    >>> sequence = ConfidenceSequence(0.05)
-    >>> state = sequence.update(sequence.start(), [1.0, 0.0, 1.0, 1.0] * 250)
-    >>> round(state.low, 3), round(state.high, 3)
-    (0.695, 0.803)
+    >>> [round(end, 3) for end in ConfidenceSequence(0.05).interval([1.0, 0.0, 1.0, 1.0] * 250)]
+    [0.695, 0.803]
     """
 
     alpha: float
@@ -140,42 +100,16 @@ class ConfidenceSequence:
         if self.points < 2:
             raise ConfigError(f"points must be 2 or more, not {self.points}")
 
-    def start(self) -> ConfidenceState:
-        """Return the state before the first sample: the interval from lo to hi."""
-        none = np.zeros(self.points)
-        return ConfidenceState(Bets(self.alpha / 2.0), none, none, self.lo, self.hi)
-
-    def update(self, state: ConfidenceState, values: ArrayLike) -> ConfidenceState:
-        """Return the state after values [N], with a look after each value. Raises InputError outside [lo, hi]."""
-        seen = unit_array(values, self.lo, self.hi)
-        sizes, bets = bet_sizes(state.bets, seen)
-        grid = np.linspace(0.0, 1.0, self.points)
-        up, down, most_up, most_down = state.up, state.down, state.up, state.down
-        rows = max(1, CHUNK // self.points)
-        for i in range(0, seen.size, rows):
-            added = log_wealth(seen[i : i + rows, None], sizes[i : i + rows, None], grid)
-            ups, downs = (np.add.accumulate(each, axis=0) for each in added)
-            most_up, most_down = (
-                np.maximum(most_up, up + ups.max(axis=0)),
-                np.maximum(most_down, down + downs.max(axis=0)),
-            )
-            up, down = up + ups[-1], down + downs[-1]
-        limit = math.log(2.0 / self.alpha)  # half the alpha for each side
-        below, above = np.flatnonzero(most_up >= limit), np.flatnonzero(most_down >= limit)  # rejected
-        low = self._scaled(grid[below[-1]]) if below.size else self.lo
-        high = self._scaled(grid[above[0]]) if above.size else self.hi
-        return ConfidenceState(bets, up, down, max(state.low, low), min(state.high, high))
-
     def interval(self, values: ArrayLike) -> tuple[float, float]:
-        """Return the interval that `update` computes from the start, if all values [N] are known.
+        """Return the interval after values [N], with a look after each value. Raises InputError outside [lo, hi].
 
-        It is found by bisection, because the wealth of `up` decreases and the wealth of `down` increases from point to
-        point. This takes log2(points) passes instead of one pass for each point.
+        It only shrinks with more values. With probability at most alpha it misses the mean; then it may be empty. It is
+        found by bisection, because the wealth of `up` decreases and the wealth of `down` increases from point to point.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.size:
             return self.lo, self.hi
-        sizes, _ = bet_sizes(Bets(self.alpha / 2.0), seen)
+        sizes = bet_sizes(self.alpha / 2.0, seen)
         grid = np.linspace(0.0, 1.0, self.points)
         limit = math.log(2.0 / self.alpha)
 

@@ -50,16 +50,6 @@ class Disjunction:
 Tree = Leaf | Negation | Conjunction | Disjunction
 
 
-def implies(first: Tree, second: Tree) -> Tree:
-    """Return `first => second`, as a disjunction."""
-    return Disjunction((Negation(first), second))
-
-
-def iff(first: Tree, second: Tree) -> Tree:
-    """Return `first <=> second` as two implications. Each side occurs twice, so both of its error rates are divided."""
-    return Conjunction((implies(first, second), implies(second, first)))
-
-
 def strengths(tree: Tree, strength: Strength) -> dict[Hashable, Strength]:
     """Return key -> strength that the test needs so that the combination has `strength`.
 

@@ -1,45 +1,17 @@
-"""Confidence intervals for a number of samples fixed in advance. The level 1 - alpha is for one look, not for many.
+"""Estimates for `=?` formulas from a number of samples fixed in advance: its size (Hoeffding), and intervals.
+
+The level 1 - alpha is for one look, not for many. For repeated looks, see `monitor.statistics.anytime`.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Quantitative Properties"; C. Clopper and
-E. Pearson (1934). For repeated looks, see `monitor.statistics.anytime`.
+E. Pearson (1934); W. Hoeffding, *Probability inequalities for sums of bounded random variables* (1963).
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from monitor.errors import ConfigError
-from monitor.statistics.samples import sample_array
 from monitor.statistics.strength import in_open_unit
-
-
-def normal_applies(successes: int, samples: int) -> bool:
-    """Return whether the normal approximation applies: at least 10 successes and 10 failures were observed.
-
-    The paper requires that they are expected.
-    """
-    _counts(successes, samples)
-    return successes >= 10 and samples - successes >= 10
-
-
-def normal(successes: int, samples: int, alpha: float) -> tuple[float, float]:
-    """Return the normal-approximation (Wald) interval of a probability, within [0, 1].
-
-    The interval is useless for 0 successes, or if all samples are successes.
-
-    >>> tuple(round(end, 4) for end in normal(90, 100, 0.05))
-    (0.8412, 0.9588)
-    """
-    in_open_unit(alpha, "alpha")
-    _counts(successes, samples)
-    from scipy.special import ndtri  # noqa: PLC0415  (a heavy import, needed here only)
-
-    rate = successes / samples
-    half = -float(ndtri(alpha / 2.0)) * math.sqrt(rate * (1.0 - rate) / samples)
-    return max(rate - half, 0.0), min(rate + half, 1.0)
 
 
 def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, float]:
@@ -49,8 +21,9 @@ def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, 
     (0.0, 0.3085)
     """
     in_open_unit(alpha, "alpha")
-    _counts(successes, samples)
-    from scipy.special import betaincinv  # noqa: PLC0415  (likewise)
+    if not 0 <= successes <= samples or samples < 1:
+        raise ConfigError(f"{successes} successes among {samples} samples: counts must be in order, and one at least")
+    from scipy.special import betaincinv  # noqa: PLC0415  (a heavy import, needed here only)
 
     failures = samples - successes
     low = float(betaincinv(successes, failures + 1.0, alpha / 2.0)) if successes else 0.0
@@ -58,22 +31,34 @@ def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, 
     return low, high
 
 
-def student(values: ArrayLike, alpha: float) -> tuple[float, float]:
-    """Return the t interval of a mean from values [N], N >= 2. It is exact for normal values, asymptotic for others.
+def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool = False) -> int:
+    """Return the number of samples n with P(|mean of n - expectation| >= delta) <= alpha.
 
-    If all values are equal, the interval has width 0, which proves nothing; see `EqualOutcome`.
+    `width`: width of the interval that contains the samples. `effect`: whether samples are differences of two such
+    values, which doubles the width. Raises ConfigError unless `delta` > 0, `width` > 0, `alpha` is in (0, 1), and n is
+    finite as a float.
+
+    >>> sample_size(0.02, 0.05), sample_size(0.02, 0.05, effect=True)
+    (4612, 18445)
     """
     in_open_unit(alpha, "alpha")
-    seen = sample_array(values)
-    if seen.ndim != 1 or seen.size < 2:
-        raise ConfigError(f"a t interval needs at least two values in one row, not shape {seen.shape}")
-    from scipy.special import stdtrit  # noqa: PLC0415  (likewise)
+    _positive(delta, "delta")
+    _positive(width, "width")
+    width = 2.0 * width if effect else width
+    needed = (width / delta) * (width / delta) * math.log(2.0 / alpha) / 2.0
+    if needed == math.inf:
+        raise ConfigError(f"delta {delta} with a width of {width} needs too many samples; choose a larger delta")
+    return max(1, math.ceil(needed))
 
-    mean = float(seen.mean())
-    half = -float(stdtrit(seen.size - 1, alpha / 2.0)) * float(np.std(seen, ddof=1)) / math.sqrt(seen.size)
-    return mean - half, mean + half
+
+def error_bound(samples: int, alpha: float, width: float = 1.0, *, effect: bool = False) -> float:
+    """Return the delta that `samples` (1 or more) achieve: the inverse of `sample_size`."""
+    in_open_unit(alpha, "alpha")
+    _positive(samples, "samples")
+    _positive(width, "width")
+    return (2.0 * width if effect else width) * math.sqrt(math.log(2.0 / alpha) / (2.0 * samples))
 
 
-def _counts(successes: int, samples: int) -> None:
-    if not 0 <= successes <= samples or samples < 1:
-        raise ConfigError(f"{successes} successes among {samples} samples: counts must be in order, and one at least")
+def _positive(value: float, name: str) -> None:
+    if not 0.0 < value < math.inf:
+        raise ConfigError(f"{name} must be a positive number, not {value}")

@@ -28,12 +28,6 @@ def sample_array(values: ArrayLike) -> Floats:
     return seen
 
 
-def running(operation: np.ufunc, start: float, values: Floats) -> Floats:
-    """Return the running sum, minimum or maximum of values [..., N], with initial value `start`."""
-    first = np.full((*values.shape[:-1], 1), start)
-    return np.asarray(operation.accumulate(np.concatenate([first, values], axis=-1), axis=-1)[..., 1:])
-
-
 def unit_array(values: ArrayLike, lo: float, hi: float) -> Floats:
     """Return samples rescaled from [lo, hi] to [0, 1]. Raises InputError if a sample is outside [lo, hi]."""
     scaled = (sample_array(values) - lo) / (hi - lo)

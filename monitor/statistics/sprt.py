@@ -16,19 +16,7 @@ from numpy.typing import ArrayLike
 from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.samples import outcome_array
-from monitor.statistics.strength import Strength, first_crossing, in_open_unit, truth
-
-
-@dataclass(frozen=True)
-class SprtState:
-    """State of a test: `successes` among `samples` outcomes. `holds`: the decision, None before the decision.
-
-    After the decision, outcomes are ignored.
-    """
-
-    samples: int = 0
-    successes: int = 0
-    holds: bool | None = None
+from monitor.statistics.strength import Strength, first_crossing, in_open_unit
 
 
 @dataclass(frozen=True)
@@ -45,9 +33,9 @@ class Sprt:
 
     >>> Sprt(0.95, 0.05, Strength(0.05, 0.05)).sides
     (0.8999999999999999, 0.975)
-    >>> test = Sprt(0.8, 0.05, Strength(0.05, 0.05))
-    >>> test.update(test.start(), [1] * 100)
-    SprtState(samples=24, successes=24, holds=True)
+    >>> samples, side = Sprt(0.8, 0.05, Strength(0.05, 0.05)).decide([1] * 100)
+    >>> int(samples), int(side)
+    (24, 1)
     """
 
     theta: float
@@ -81,30 +69,11 @@ class Sprt:
         with np.errstate(invalid="ignore"):  # zero times an infinite step is 0
             return np.where(bad > 0.0, bad * failure, 0.0) + np.where(good > 0.0, good * success, 0.0)
 
-    def start(self) -> SprtState:
-        """Return the state before the first sample."""
-        return SprtState()
-
-    def update(self, state: SprtState, outcomes: ArrayLike) -> SprtState:
-        """Return the state after outcomes [N] of 0 and 1, or after the first of them that decides it."""
-        seen = outcome_array(outcomes)
-        if state.holds is not None or not seen.size:
-            return state
-        index, side, good = self._follow(state, seen)
-        at = min(int(index), seen.shape[-1] - 1)
-        return SprtState(state.samples + at + 1, int(good[at]), truth(side))
-
     def decide(self, outcomes: ArrayLike) -> tuple[Ints, Signs]:
-        """Run many tests at once, each from its start, on outcomes [..., N] of 0 and 1.
+        """Run many tests at once on outcomes [..., N] of 0 and 1. Raises InputError for other outcomes.
 
-        Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
-        holds, -1 if it does not, 0 if undecided.
+        Return samples and side, as `first_decision` does.
         """
         seen = outcome_array(outcomes)
-        index, side, _ = self._follow(self.start(), seen)
-        return np.minimum(index + 1, seen.shape[-1]), side
-
-    def _follow(self, state: SprtState, seen: Ints) -> tuple[Ints, Signs, Ints]:
-        good = state.successes + np.cumsum(seen, axis=-1)
-        ratio = self.log_ratio(state.samples + np.arange(1, seen.shape[-1] + 1), good)
-        return *first_crossing(ratio, self.strength), good
+        ratio = self.log_ratio(np.arange(1, seen.shape[-1] + 1), np.cumsum(seen, axis=-1))
+        return first_crossing(ratio, self.strength)

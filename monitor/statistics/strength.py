@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints, Signs
+from monitor.arrays import Bools, Floats, Ints, Signs
 from monitor.errors import ConfigError
 
 
@@ -69,20 +68,23 @@ class Strength:
 
 
 def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
-    """Find the first sample at which log f(x|H1)/f(x|H0) [..., N] reaches a threshold; NaN means no ratio yet.
+    """Return samples and side, as `first_decision` does, where log f(x|H1)/f(x|H0) [..., N] reaches a threshold.
 
-    Return the index of this sample [...] (N if there is none) and the side [...]: 1 for H0, -1 for H1, 0 if undecided.
+    NaN means no ratio yet.
     """
-    if not log_ratio.shape[-1]:
-        return np.zeros(log_ratio.shape[:-1], dtype=np.int64), np.zeros(log_ratio.shape[:-1], dtype=np.int8)
-    crossed = (log_ratio <= strength.lower) | (log_ratio >= strength.upper)
-    found = crossed.any(axis=-1)
-    index = np.where(found, crossed.argmax(axis=-1), log_ratio.shape[-1]).astype(np.int64)
-    last = np.minimum(index, log_ratio.shape[-1] - 1)
-    there = np.take_along_axis(log_ratio, last[..., None], axis=-1)[..., 0]
-    return index, np.where(found, np.where(there < 0.0, 1, -1), 0).astype(np.int8)
+    return first_decision((log_ratio <= strength.lower) | (log_ratio >= strength.upper), log_ratio < 0.0)
 
 
-def truth(side: Any) -> bool | None:  # noqa: ANN401  (one number of an array, whatever NumPy calls it)
-    """Return the truth of the formula for a side; None if undecided."""
-    return None if side == 0 else bool(side > 0)
+def first_decision(decided: Bools, holds: Bools) -> tuple[Ints, Signs]:
+    """Return how tests end, given after which samples [..., N] each is decided, and whether the hypothesis then holds.
+
+    Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
+    holds, -1 if it does not, 0 if undecided.
+    """
+    count = decided.shape[-1]
+    if not count:
+        return np.zeros(decided.shape[:-1], dtype=np.int64), np.zeros(decided.shape[:-1], dtype=np.int8)
+    found, at = decided.any(axis=-1), decided.argmax(axis=-1)
+    true = np.take_along_axis(holds, at[..., None], axis=-1)[..., 0]
+    samples = np.where(found, at + 1, count).astype(np.int64)
+    return samples, np.where(found, np.where(true, 1, -1), 0).astype(np.int8)

@@ -12,7 +12,7 @@ division by a vanishing standard error, and no cancellation of digits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.equal import TIE, EqualOutcome, meets
-from monitor.statistics.samples import running, sample_array
-from monitor.statistics.strength import Strength, first_crossing, truth
+from monitor.statistics.samples import sample_array
+from monitor.statistics.strength import Strength, first_crossing
 
 NODES = np.arange(-50.0, 9.0, 0.35)
 """Nodes of `log_moment`, in widths from the peak. To the left, the integrand decreases like exp(m u), slowest for
@@ -31,21 +31,6 @@ SLACK = 1e-9
 """Relative distance from the threshold within which rounding may move bounds to the wrong side."""
 ROWS = 1 << 12
 """Number of integrals computed at once: 6 MB for each of a few temporary arrays."""
-
-
-@dataclass(frozen=True)
-class TSprtState:
-    """State of a test. `total`, `squares`: sums of x - theta and of its square; `low`, `high`: extremes of x.
-
-    `holds`: the decision, None before the decision. After the decision, samples are ignored.
-    """
-
-    samples: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    low: float = np.inf
-    high: float = -np.inf
-    holds: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -82,34 +67,24 @@ class TSprt:
         )
         return log_moment(m, -a) - log_moment(m, a)
 
-    def start(self) -> TSprtState:
-        """Return the state before the first sample."""
-        return TSprtState()
-
-    def update(self, state: TSprtState, values: ArrayLike) -> TSprtState:
-        """Return the state after values [N], or after the first of them that decides the test.
-
-        Raises InputError if a value is not finite.
-        """
-        seen = sample_array(values)
-        if state.holds is not None or not seen.size:
-            return state
-        states, index, side = self._follow(state, seen)
-        at = min(int(index), seen.shape[-1] - 1)
-        total, squares, low, high = (float(each[at]) for each in states)
-        return replace(
-            state, samples=state.samples + at + 1, total=total, squares=squares, low=low, high=high, holds=truth(side)
-        )
-
     def decide(self, values: ArrayLike) -> tuple[Ints, Signs]:
-        """Run many tests at once, each from its start, on finite values [..., N].
+        """Run many tests at once on values [..., N]. Raises InputError if a value is not finite.
 
-        Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
-        holds, -1 if it does not, 0 if undecided.
+        Return samples and side, as `first_decision` does.
         """
         seen = sample_array(values)
-        _, index, side = self._follow(self.start(), seen)
-        return np.minimum(index + 1, seen.shape[-1]), side
+        count, off = np.arange(1, seen.shape[-1] + 1), seen - self.theta
+        total, squares = np.add.accumulate(off, axis=-1), np.add.accumulate(off * off, axis=-1)
+        low, high = np.minimum.accumulate(seen, axis=-1), np.maximum.accumulate(seen, axis=-1)
+        varied = high - low > TIE * np.maximum(1.0, np.abs(high))
+        ratio = np.full(seen.shape, np.nan)
+        counts = np.broadcast_to(count, seen.shape)[varied]
+        ratio[varied] = self._sides(counts, total[varied], squares[varied])
+        if self.equal is not None:  # a long run of equal samples decides, like a ratio beyond a threshold
+            lasted = ~varied & (count >= self.equal.needed)
+            good = np.vectorize(lambda c: meets(c, self.theta, strict=self.strict), otypes=[bool])(high[lasted])
+            ratio[lasted] = np.where(good, -np.inf, np.inf)
+        return first_crossing(ratio, self.strength)
 
     def _sides(self, m: Floats, total: Floats, squares: Floats) -> Floats:
         """Return the log ratio, or its smaller bound if both bounds are on the same side of the threshold.
@@ -123,22 +98,6 @@ class TSprt:
         ratio = -np.copysign(least, a)
         ratio[close] = self.log_ratio(m[close], total[close], squares[close])
         return np.asarray(ratio)
-
-    def _follow(self, state: TSprtState, seen: Floats) -> tuple[tuple[Floats, ...], Ints, Signs]:
-        """Return all intermediate states, the index of the sample that decides, and the side."""
-        count = state.samples + np.arange(1, seen.shape[-1] + 1)
-        off = seen - self.theta
-        total, squares = running(np.add, state.total, off), running(np.add, state.squares, off * off)
-        low, high = running(np.minimum, state.low, seen), running(np.maximum, state.high, seen)
-        varied = high - low > TIE * np.maximum(1.0, np.abs(high))
-        ratio = np.full(seen.shape, np.nan)
-        counts = np.broadcast_to(count, seen.shape)[varied]
-        ratio[varied] = self._sides(counts, total[varied], squares[varied])
-        if self.equal is not None:  # a long run of equal samples decides, like a ratio beyond a threshold
-            lasted = ~varied & (count >= self.equal.needed)
-            good = np.vectorize(lambda c: meets(c, self.theta, strict=self.strict), otypes=[bool])(high[lasted])
-            ratio[lasted] = np.where(good, -np.inf, np.inf)
-        return (total, squares, low, high), *first_crossing(ratio, self.strength)
 
 
 def log_bound(n: ArrayLike, a: ArrayLike) -> Floats:

@@ -18,7 +18,7 @@ from monitor.exact import lazy_values, tables, value_table
 from monitor.model import MDP
 from monitor.runtime import query
 from monitor.runtime.monitor import Monitor
-from monitor.statistics import fraction
+from monitor.statistics.alpha_spending import fraction
 from monitor.types import (
     AlarmMoved,
     AlarmSpec,

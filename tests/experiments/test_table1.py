@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from experiments import table1
-from monitor.statistics import Strength, TSprt
-from monitor.statistics.tsprt import log_bound
+from monitor.statistics.strength import Strength
+from monitor.statistics.tsprt import TSprt, log_bound
 from policies.minigrid import table
 from tests.statistics.random_walk import fate
 from tests.tiers import slow

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from monitor.evaluation.worlds import WorldChecker
-from monitor.sampled import EnsembleCache, Sampler
+from monitor.sampled import Sampler
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.sampled.scene import Simulated
 from monitor.worlds import Moment, load_world
@@ -58,16 +58,6 @@ def test_a_range_may_be_drawn_in_any_pieces(family: str) -> None:
     pieces = [range(700), range(700, 1300), range(1300, 1500)]
     assert np.array_equal(np.concatenate([sampler.outcomes(asked, path, each, first_seq=7) for each in pieces]), whole)
     assert np.array_equal(sampler.outcomes(asked, path, range(3, 1500, 7), first_seq=7), whole[3::7])
-
-
-@pytest.mark.parametrize("family", ["whole", "real", "posterior"])
-def test_a_path_that_grows_is_moved_on_by_its_new_steps(family: str) -> None:
-    sampler, path = some(family)
-    label = "hot" if family in ("whole", "real") else "a"
-    asked, cache = goal(f'alternative@-1.P=? [ F=2 "{label}" ]'), EnsembleCache()
-    for length in range(2, len(path) + 1):
-        moved = sampler.outcomes(asked, path[:length], range(300), cache=cache)
-        assert np.array_equal(moved, sampler.outcomes(asked, path[:length], range(300)))
 
 
 def test_compared_worlds_share_their_noise() -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -15,10 +15,10 @@ from monitor.errors import LimitError, PathError
 from monitor.evaluation import check
 from monitor.logic.syntax import InterventionRef
 from monitor.model import MDP
-from monitor.sampled import EnsembleCache, Sampler
+from monitor.sampled import Sampler
 from monitor.sampled.ensemble import Ensemble, StepTable
 from monitor.sampled.noise import STATE, gumbels
-from tests.exact.small import LAW, Small, chances, question, small_world
+from tests.exact.small import LAW, chances, question, small_world
 from tests.oracle.evaluate import Evaluator
 from tests.oracle.syntax import Change
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, sampler, sampler_of
@@ -126,36 +126,7 @@ def test_more_than_one_block_is_many_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     drawn, asked, path = sampler(small, 3), goal("delta(alt,nominal)@2.R=? [ C<=4 ]"), small.setting.path
     whole = drawn.outcomes(asked, path, range(5, 1_000, 3))
     monkeypatch.setattr("monitor.sampled.sampler.BLOCK", 100)
-    assert np.array_equal(drawn.outcomes(asked, path, range(5, 1_000, 3), cache=EnsembleCache()), whole)
-
-
-def test_walks_of_one_noise_are_not_those_of_another() -> None:
-    small, other = (small_world(Random(seed), length=4) for seed in (4, 5))
-    cache, asked, path = EnsembleCache(), goal("alt@2.R=? [ C<=4 ]"), small.setting.path
-    for drawn in (sampler(small, 3), sampler(small, 4)):
-        assert np.array_equal(
-            drawn.outcomes(asked, path, range(60), cache=cache), drawn.outcomes(asked, path, range(60))
-        )
-    walked = sampler(other, 4).outcomes(asked, other.setting.path, range(60), cache=cache)
-    assert np.array_equal(walked, sampler(other, 4).outcomes(asked, other.setting.path, range(60)))
-
-
-@settings(LAW, max_examples=examples(10, 60))
-@given(chances, st.integers(1, 6), st.integers(0, 1000))
-def test_a_stream_gives_what_a_rebuild_from_the_held_path_gives(chance: Random, window: int, first: int) -> None:
-    small = small_world(chance, stochastic=chance.random() < 0.5, length=9)
-    texts = [random_question(chance) for _ in range(3)] + ['alt@1.P=? [ F<=2 ("a" & alt@0.P>0.5 [ X "b" ]) ]']
-    cache, drawn = EnsembleCache(), sampler(small, 8)
-    for end in range(1, 10):
-        held = small.setting.path[max(0, end - window) : end]
-        seq = first + end - len(held)
-        for text in texts:
-            terminated = chance.random() < 0.2
-            if chance.random() < 0.3:
-                held = (*held[:-1], (held[-1][0], None))  # not yet taken
-            streamed = drawn.outcomes(goal(text), held, range(40), first_seq=seq, terminated=terminated, cache=cache)
-            fresh = sampler(small, 8).outcomes(goal(text), held, range(40), first_seq=seq, terminated=terminated)
-            assert np.array_equal(streamed, fresh)
+    assert np.array_equal(drawn.outcomes(asked, path, range(5, 1_000, 3)), whole)
 
 
 def test_a_step_that_is_observed_leaves_the_noise_of_others_alone() -> None:
@@ -185,36 +156,6 @@ def test_a_formula_of_many_labels_is_read_right() -> None:
         hits = drawn.outcomes(goal(f"nominal@0.P=? [ {text} ]"), path, range(5_000))
         truth = check(f"nominal@0.P=? [ {text} ]", model=model, path=path, policies={"nominal": [0] * 12}).value
         assert abs(hits.mean() - (truth or 0.0)) <= error_bound(hits, 1.0, FALSE_ALARM / 3)
-
-
-def many_steps(small: Small, cache: EnsembleCache) -> tuple[int, int]:
-    """Ask `@-1`, `@1` and `@2` along a path; the most ever held, and the rows asked for by the last questions."""
-    drawn, most = sampler(small, 0), 0
-    for end in range(1, len(small.setting.path) + 1):
-        for offset in (-1, 1, 2):
-            drawn.outcomes(goal(f"alt@{offset}.{COLLECT}"), small.setting.path[:end], range(100), cache=cache)
-            most = max(most, cache.held)
-    return most, cache.held
-
-
-@heavy
-def test_walks_hold_no_more_than_their_limit() -> None:
-    small = small_world(Random(1), length=40)
-    most, held = many_steps(small, EnsembleCache(limit=2_000))
-    assert 0 < held <= most <= 2_000
-    assert many_steps(small, EnsembleCache(limit=10)) == (0, 0)
-
-
-def test_a_walk_that_does_not_fit_the_path_is_made_anew() -> None:
-    one, other = (small_world(Random(n), length=6) for n in (1, 1))
-    assert one.setting.path == other.setting.path
-    drawn, cache, asked = sampler(one, 0), EnsembleCache(), goal(f"alt@-1.{COLLECT}")
-    path = list(one.setting.path)
-    drawn.outcomes(asked, path, range(50), cache=cache)
-    shorter = path[:3]
-    assert np.array_equal(
-        drawn.outcomes(asked, shorter, range(50), cache=cache), drawn.outcomes(asked, shorter, range(50))
-    )
 
 
 def test_errors_say_what_is_wrong() -> None:

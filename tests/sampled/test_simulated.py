@@ -10,7 +10,7 @@ import pytest
 
 from monitor.errors import ConfigError, FormulaError, LimitError, ModelError, PolicyError
 from monitor.logic import parse
-from monitor.sampled import EnsembleCache, NumberedSimulator, Sampler, Simulated, number_of
+from monitor.sampled import NumberedSimulator, Sampler, Simulated, number_of
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal
 
 SIZE = 10**12
@@ -134,16 +134,6 @@ def test_one_state_at_a_time_many_at_once_and_names_are_the_same_world() -> None
     for state, _ in reversed(PATH):
         again.number(("at", state))  # met in another order: the same numbers, hence the same noise
     assert np.array_equal(Sampler(Simulated(again, policies()), 4).outcomes(goal(TEXTS[0]), path, range(COUNT)), found)
-
-
-def test_a_simulated_stream_gives_what_a_rebuild_gives() -> None:
-    cache, streamed = EnsembleCache(), Sampler(Simulated(Line(), policies()), 9)
-    path = [(START, GO), (START + 1, FAST), (START + 3, GO), (START + 3, GO), (START + 4, REST), (START + 4, GO)]
-    for end in range(1, len(path) + 1):
-        for text in TEXTS:
-            fresh = Sampler(Simulated(Line(), policies()), 9)
-            asked = goal(text), path[:end], range(200)
-            assert np.array_equal(streamed.outcomes(*asked, cache=cache), fresh.outcomes(*asked))
 
 
 def test_an_episode_that_has_ended_asks_nothing_of_its_last_state() -> None:

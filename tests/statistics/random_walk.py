@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from monitor.statistics import Sprt
+from monitor.statistics.sprt import Sprt
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm, ttest_1samp
 
-from monitor.statistics import clopper_pearson, normal, sample_size, student
-from monitor.statistics.anytime import Bets, bet_sizes, log_wealth
+from monitor.statistics.anytime import bet_sizes, log_wealth
+from monitor.statistics.intervals import clopper_pearson, sample_size
 from tests.statistics.measured import Draw, Row, coin
 
 ALPHA = 0.05
@@ -28,7 +29,7 @@ def sequence_rows(runs: int, length: int, rng: np.random.Generator) -> Iterator[
         left = 0
         for start in range(0, runs, 500):
             values = draw(min(500, runs - start), length).astype(np.float64)
-            sizes, _ = bet_sizes(Bets(ALPHA / 2), values)
+            sizes = bet_sizes(ALPHA / 2, values)
             most = (np.cumsum(each, axis=-1).max(axis=-1) for each in log_wealth(values, sizes, mean))
             left += int(np.any([m >= math.log(2 / ALPHA) for m in most], axis=0).sum())
         yield Row("confidence sequence alpha=0.05", name, runs, left, left / runs, ALPHA, 0, float(length))
@@ -49,6 +50,13 @@ def size_rows(runs: int, rng: np.random.Generator) -> Iterator[Row]:
         yield Row("Hoeffding error=0.02 alpha=0.05", where, runs, errors, errors / runs, ALPHA, 0, float(size))
 
 
+def normal(successes: int, samples: int, alpha: float) -> tuple[float, float]:
+    """The normal approximation (Wald's interval)."""
+    rate = successes / samples
+    half = float(norm.ppf(1 - alpha / 2)) * math.sqrt(rate * (1 - rate) / samples)
+    return max(rate - half, 0.0), min(rate + half, 1.0)
+
+
 def interval_rows(runs: int, rng: np.random.Generator) -> Iterator[Row]:
     """Clopper-Pearson promises its level, the others do so for normal samples, or in the limit, only."""
     for p, size in ((0.5, 100), (0.9, 100), (0.01, 100), (0.9, 1000)):
@@ -67,6 +75,6 @@ def _student(runs: int, rng: np.random.Generator) -> Iterator[Row]:
         ("Beta(.2,4)", 0.2 / 4.2, None, rng.beta(0.2, 4.0, (runs, 100))),
     ]
     for name, mean, limit, values in laws:
-        ends = [student(row, ALPHA) for row in values]
+        ends = [ttest_1samp(row, 0.0).confidence_interval(1 - ALPHA) for row in values]
         errors = sum(not low <= mean <= high for low, high in ends)
         yield Row("t interval alpha=0.05", name, runs, errors, errors / runs, limit, 0, float(values.shape[1]))

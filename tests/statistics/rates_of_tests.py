@@ -9,26 +9,16 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from monitor.statistics import (
-    Conjunction,
-    Disjunction,
-    EqualOutcome,
-    Leaf,
-    Negation,
-    RegionBets,
-    Sprt,
-    Strength,
-    ThresholdBets,
-    Tree,
-    TSprt,
-    evaluate,
-    expected_samples,
-    iff,
-    implies,
-    strengths,
-)
+from monitor.statistics.combine import Conjunction, Disjunction, Leaf, Negation, Tree, evaluate, strengths
+from monitor.statistics.equal import EqualOutcome
+from monitor.statistics.region import RegionBets
+from monitor.statistics.sprt import Sprt
+from monitor.statistics.strength import Strength
+from monitor.statistics.threshold import ThresholdBets
+from monitor.statistics.tsprt import TSprt
 from tests.statistics.measured import Row, bounded_laws, coin, edge, play
 from tests.statistics.random_walk import fate
+from tests.statistics.wald import expected_samples
 
 REGION = 0.02
 """Half-width of the betting test's region: of 1, the range of one probability."""
@@ -41,8 +31,8 @@ TREES: Mapping[str, Tree] = {
     "a & b & c": Conjunction((A, B, C)),
     "a | b | c": Disjunction((A, B, C)),
     "!(a & (b | !c))": Negation(Conjunction((A, Disjunction((B, Negation(C)))))),
-    "(a => b) & !(c | d)": Conjunction((implies(A, B), Negation(Disjunction((C, D))))),
-    "a <=> b": iff(A, B),
+    "(a => b) & !(c | d)": Conjunction((Disjunction((Negation(A), B)), Negation(Disjunction((C, D))))),
+    "a <=> b": Conjunction((Disjunction((Negation(A), B)), Disjunction((Negation(B), A)))),
 }
 
 

@@ -7,8 +7,12 @@ from dataclasses import asdict
 
 import numpy as np
 
-from monitor.statistics import Sprt, StreamRule, Strength, ThresholdBets, expected_samples
+from monitor.statistics.alpha_spending import share_of_stream
+from monitor.statistics.sprt import Sprt
+from monitor.statistics.strength import Strength
+from monitor.statistics.threshold import ThresholdBets
 from tests.statistics.measured import Row, coin, edge, play
+from tests.statistics.wald import expected_samples
 
 
 def stream_row(
@@ -19,10 +23,9 @@ def stream_row(
     With `fails` every formula fails instead, by as little, and an error is a message that says it holds.
     """
     strength = Strength(0.05, 0.05)
-    rule, wrong, used, undecided, mistakes = StreamRule(strength), np.zeros(streams, dtype=bool), 0.0, 0, 0
-    for _ in range(messages):
-        rule, spent = rule.next()
-        each = spent if ruled else strength
+    wrong, used, undecided, mistakes = np.zeros(streams, dtype=bool), 0.0, 0, 0
+    for n in range(1, messages + 1):
+        each = share_of_stream(strength, n) if ruled else strength
         test: Sprt | ThresholdBets = Sprt(0.9, 0.05, each) if kind == "SPRT" else ThresholdBets(0.9, each)
         p = 0.9 if isinstance(test, ThresholdBets) else test.sides[0 if fails else 1]
         samples, sides = play(test, coin(p, rng), streams, block=128, limit=256 if kind == "betting" else 4096)
@@ -39,7 +42,7 @@ def stream_row(
 def price_rows(runs: int, rng: np.random.Generator) -> Iterator[Row]:
     """The samples that one test takes at the n-th message, where its formula holds and where it fails."""
     for n in (1, 100, 10_000, 1_000_000):
-        _, each = StreamRule(Strength(0.05, 0.05), tests=n - 1).next()
+        each = share_of_stream(Strength(0.05, 0.05), n)
         test = Sprt(0.9, 0.05, each)
         for p, true, limit in [(test.sides[1], True, each.alpha), (test.sides[0], False, each.beta / (1 - each.alpha))]:
             row = edge(f"SPRT at message {n}", test, coin(p, rng), true=true, limit=limit, runs=runs)

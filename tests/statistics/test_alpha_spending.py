@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.statistics import (
-    EqualOutcome,
-    Sprt,
-    StreamRule,
-    Strength,
-    ThresholdBets,
-    TSprt,
-    expected_samples,
-    fraction,
-)
+from monitor.statistics.alpha_spending import fraction, share_of_stream
+from monitor.statistics.equal import EqualOutcome
+from monitor.statistics.sprt import Sprt
+from monitor.statistics.strength import Strength
+from monitor.statistics.threshold import ThresholdBets
+from monitor.statistics.tsprt import TSprt
 from tests.statistics.random_walk import fate
+from tests.statistics.wald import expected_samples
 
 EVEN = Strength(0.05, 0.05)
 
@@ -31,14 +28,13 @@ def test_the_shares_telescope() -> None:
     assert 0 < fraction(10**15) < fraction(10**15 - 10**9)
 
 
-def test_a_rule_spends_what_it_says_and_never_more_than_its_alpha() -> None:
-    rule, spent = StreamRule(Strength(0.05, 0.1)), Fraction(0)
+def test_the_tests_of_a_stream_never_spend_more_than_its_alpha() -> None:
+    spent = Fraction(0)
     for n in range(1, 500):
-        rule, each = rule.next()
-        assert rule.tests == n
+        each = share_of_stream(Strength(0.05, 0.1), n)
         assert each.beta == 0.1
         spent += Fraction(each.alpha / (1 - each.beta))
-        assert float(spent) == pytest.approx(rule.spent)
+        assert float(spent) == pytest.approx(0.05 * (1 - 1 / math.log2(n + 2)))
         assert spent < Fraction(0.05)
 
 
@@ -48,7 +44,7 @@ def test_the_exact_false_alarm_rate_of_a_stream_of_ten_thousand_messages_is_with
     marks = [1, 2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000]
     silence = 0.0
     for n, following in zip(marks, [*marks[1:], 10_001], strict=True):
-        _, each = StreamRule(Strength(0.05, 0.05), tests=n - 1).next()
+        each = share_of_stream(EVEN, n)
         test = Sprt(0.9, 0.05, each)
         alarm = fate(test, test.sides[1])
         assert alarm.false + alarm.left <= 0.05 * fraction(n)
@@ -58,7 +54,7 @@ def test_the_exact_false_alarm_rate_of_a_stream_of_ten_thousand_messages_is_with
 
 
 def test_the_price_is_paid_where_the_formula_fails() -> None:
-    _, late = StreamRule(Strength(0.05, 0.05), tests=9_999).next()
+    late = share_of_stream(EVEN, 10_000)
     early, test = Sprt(0.9, 0.05, Strength(0.05, 0.05)), Sprt(0.9, 0.05, late)
     true, false = early.sides[1], early.sides[0]
     assert expected_samples(test, true) < 1.2 * expected_samples(early, true)
@@ -73,22 +69,11 @@ def test_the_price_is_paid_where_the_formula_fails() -> None:
     ids=["SPRT", "t-SPRT", "betting"],
 )
 def test_samples_that_run_out_leave_it_undecided_and_a_decision_stays(test: Sprt | TSprt | ThresholdBets) -> None:
-    def after(outcomes: list[int]) -> tuple[int, bool | None]:
-        match test:  # each test takes its own walk only
-            case Sprt():
-                walk = test.update(test.update(test.start(), outcomes), [0])
-                return walk.samples, walk.holds
-            case TSprt():
-                t_walk = test.update(test.update(test.start(), outcomes), [0])
-                return t_walk.samples, t_walk.holds
-            case ThresholdBets():
-                bet_walk = test.update(test.update(test.start(), outcomes), [0])
-                return bet_walk.samples, bet_walk.holds
-
-    assert after([1, 0, 1]) == (4, None)
-    samples, holds = after([1] * 500)
+    assert np.array_equal(test.decide([1, 0, 1, 0]), (4, 0))
+    samples, side = test.decide([1] * 500)
     assert samples < 500
-    assert holds is True
+    assert side == 1
+    assert np.array_equal(test.decide([1] * int(samples) + [0] * 500), (int(samples), 1))
     none, sides = test.decide(np.empty((3, 0)))
     assert none.tolist() == sides.tolist() == [0, 0, 0]
     taken, sides = test.decide(np.ones((2, 500)))
@@ -98,5 +83,3 @@ def test_samples_that_run_out_leave_it_undecided_and_a_decision_stays(test: Sprt
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ConfigError, match="from 1"):
         fraction(0)
-    with pytest.raises(ConfigError, match="negative"):
-        StreamRule(Strength(0.05, 0.05), tests=-1)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from monitor.errors import ConfigError, InputError
-from monitor.statistics import ConfidenceSequence, Strength, ThresholdBets
-from monitor.statistics.anytime import Bets, bet_sizes, log_wealth
+from monitor.statistics.anytime import ConfidenceSequence, bet_sizes, log_wealth
+from monitor.statistics.strength import Strength
+from monitor.statistics.threshold import ThresholdBets
 
 
 def capital(values: list[float], mean: float, level: float) -> tuple[list[float], list[float]]:
@@ -36,71 +37,46 @@ VALUES = st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=50
 
 @given(values=VALUES, mean=st.sampled_from([0.0, 0.1, 0.5, 0.93, 1.0]))
 def test_the_capital_is_the_papers(values: list[float], mean: float) -> None:
-    sizes, bets = bet_sizes(Bets(0.025), np.array(values))
+    sizes = bet_sizes(0.025, np.array(values))
     up, down = (np.exp(np.cumsum(each)) for each in log_wealth(np.array(values), sizes, mean))
     ups, downs = capital(values, mean, 0.025)
     assert up == pytest.approx(ups, rel=1e-9)
     assert down == pytest.approx(downs, rel=1e-9)
-    assert bets.samples == len(values)
-
-
-@given(
-    values=VALUES,
-    first=st.integers(0, 50),
-    case=st.sampled_from([(0.0, 1.0), (-2.0, 3.0)]),
-)
-def test_the_interval_is_the_same_however_the_samples_come(
-    values: list[float], first: int, case: tuple[float, float]
-) -> None:
-    low, high = case
-    seen = low + np.array(values) * (high - low)
-    sequence = ConfidenceSequence(0.1, low, high, points=201)
-    at_once = sequence.update(sequence.start(), seen)
-    parts = sequence.update(sequence.update(sequence.start(), seen[:first]), seen[first:])
-    assert (parts.low, parts.high, parts.samples) == (at_once.low, at_once.high, at_once.samples)
 
 
 def test_the_ends_are_those_of_the_exact_interval_one_grid_step_outward() -> None:
     rng = np.random.default_rng(7)
     values = rng.beta(4, 2, 400)
     sequence = ConfidenceSequence(0.05, points=101)
-    state = sequence.update(sequence.start(), values)
+    first, last = sequence.interval(values)
     line = 2 / 0.05
 
     def lead(mean: float, side: int) -> float:
         return math.log(max(capital(values.tolist(), mean, 0.025)[side])) - math.log(line)
 
     low, high = brentq(lambda m: lead(m, 0), 1e-6, 0.66), brentq(lambda m: lead(m, 1), 0.67, 1 - 1e-6)
-    assert state.low <= low <= state.low + 0.01 + 1e-9
-    assert state.high - 0.01 - 1e-9 <= high <= state.high
+    assert first <= low <= first + 0.01 + 1e-9
+    assert last - 0.01 - 1e-9 <= high <= last
 
 
-def test_ends_only_come_nearer_and_chunks_do_not_show() -> None:
-    values = np.random.default_rng(8).random(3000) < 0.3  # more than one chunk of the grid
-    sequence = ConfidenceSequence(0.05)
-    state, widths = sequence.start(), []
-    for i in range(0, 3000, 100):
-        state = sequence.update(state, values[i : i + 100])
-        widths.append(state.high - state.low)
-    at_once = sequence.update(sequence.start(), values)
-    assert (state.low, state.high) == (at_once.low, at_once.high)
-    assert all(a >= b for a, b in pairwise(widths))
-    assert state.low < 0.3 < state.high
-    assert widths[-1] < 0.1
+def test_ends_only_come_nearer() -> None:
+    values = np.random.default_rng(8).random(3000) < 0.3
+    ends = [ConfidenceSequence(0.05).interval(values[:count]) for count in range(0, 3001, 100)]
+    assert all(a[0] <= b[0] and b[1] <= a[1] for a, b in pairwise(ends))
+    assert ends[-1][0] < 0.3 < ends[-1][1]
+    assert ends[-1][1] - ends[-1][0] < 0.1
 
 
-@given(values=VALUES, cuts=st.lists(st.integers(0, 50), max_size=4))
-def test_a_threshold_test_decides_at_the_same_sample_however_they_come(values: list[float], cuts: list[int]) -> None:
-    test = ThresholdBets(0.6, Strength(0.2, 0.3))
-    walk = test.start()
-    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True):
-        walk = test.update(walk, values[start:end])
-    samples, side = test.decide([values])
-    assert walk.samples == samples[0]
-    assert side[0] == {True: 1, False: -1, None: 0}[walk.holds]
+@given(values=VALUES)
+def test_the_first_sample_at_which_a_capital_reaches_its_line_decides(values: list[float]) -> None:
+    samples, side = ThresholdBets(0.6, Strength(0.2, 0.3)).decide([values])
     ups, downs = capital(values, 0.6, 0.2)
-    crossed = [i for i, (u, d) in enumerate(zip(ups, downs, strict=True), start=1) if u >= 1 / 0.3 or d >= 1 / 0.2]
-    assert (crossed or [len(values)])[0] == walk.samples
+    crossed = [
+        (i, 1 if u >= 1 / 0.3 else -1)
+        for i, (u, d) in enumerate(zip(ups, downs, strict=True), start=1)
+        if u >= 1 / 0.3 or d >= 1 / 0.2
+    ]
+    assert (samples[0], side[0]) == (crossed or [(len(values), 0)])[0]
 
 
 def paths(kind: str, rng: np.random.Generator, runs: int, length: int) -> tuple[NDArray[np.float64], float]:
@@ -118,7 +94,7 @@ def test_whole_trajectories_are_covered(kind: str) -> None:
     from scipy.stats import binom  # noqa: PLC0415  (one use)
 
     values, mean = paths(kind, np.random.default_rng(11), 2000, 1000)
-    sizes, _ = bet_sizes(Bets(0.05), values)
+    sizes = bet_sizes(0.05, values)
     up, down = (np.cumsum(each, axis=-1).max(axis=-1) for each in log_wealth(values, sizes, mean))
     left = int(((up >= math.log(20)) | (down >= math.log(20))).sum())
     # Level .1 over both sides. This fails of itself with probability 1e-6 at most (family-wise over three laws).
@@ -134,7 +110,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ThresholdBets(1.5, Strength(0.05, 0.05))
     sequence = ConfidenceSequence(0.05)
     with pytest.raises(InputError, match="lie in"):
-        sequence.update(sequence.start(), [1.1])
+        sequence.interval([1.1])
     test = ThresholdBets(0.5, Strength(0.05, 0.05))
-    assert test.update(test.start(), []).samples == 0
-    assert sequence.update(sequence.start(), []).samples == 0
+    assert np.array_equal(test.decide([]), (0, 0))
+    assert sequence.interval([]) == (0.0, 1.0)

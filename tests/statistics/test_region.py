@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, InputError
-from monitor.statistics import RegionBets, Strength
+from monitor.statistics.region import RegionBets
+from monitor.statistics.strength import Strength
 
 VALUES = st.lists(st.sampled_from([0.0, 0.2, 0.6, 1.0]), min_size=1, max_size=60)
 THETAS = st.sampled_from([0.0, 0.1, 0.5, 0.6, 0.97, 1.0])
@@ -52,18 +53,10 @@ def test_it_is_its_definition(*, values: list[float], theta: float, delta: float
     assert (samples[0], side[0]) == slowly(values, theta, delta, UNEVEN, strict=strict)
 
 
-@given(values=VALUES, theta=THETAS, cuts=st.lists(st.integers(0, 60), max_size=4), strict=st.booleans())
-def test_it_decides_at_the_same_sample_however_they_come(
-    *, values: list[float], theta: float, cuts: list[int], strict: bool
-) -> None:
-    test = RegionBets(4 * theta - 1, 0.4, UNEVEN, -1.0, 3.0, strict)
-    seen = 4 * np.array(values) - 1
-    walk = test.start()
-    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True):
-        walk = test.update(walk, seen[start:end])
-    samples, side = test.decide([seen])
-    assert walk.samples == samples[0]
-    assert side[0] == {True: 1, False: -1, None: 0}[walk.holds]
+@given(values=VALUES, theta=THETAS, strict=st.booleans())
+def test_a_range_only_scales_it(*, values: list[float], theta: float, strict: bool) -> None:
+    scaled = RegionBets(4 * theta - 1, 0.4, UNEVEN, -1.0, 3.0, strict).decide(4 * np.array(values) - 1)
+    assert scaled == RegionBets(theta, 0.1, UNEVEN, strict=strict).decide(values)
 
 
 @pytest.mark.parametrize("strength", [Strength(0.05, 0.05), Strength(1e-6, 0.1), Strength(0.1, 1e-6)])
@@ -113,8 +106,5 @@ def test_what_makes_no_sense_is_refused() -> None:
             RegionBets(0.5, delta, even)
     test = RegionBets(0.5, 0.1, even)
     with pytest.raises(InputError, match="lie in"):
-        test.update(test.start(), [1.1])
-    assert test.update(test.start(), []).samples == 0
+        test.decide([1.1])
     assert test.decide(np.zeros((2, 0)))[1].tolist() == [0, 0]
-    walk = test.update(test.start(), [1.0] * 100)
-    assert test.update(walk, [0.0]) == walk

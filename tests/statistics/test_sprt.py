@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, InputError
-from monitor.statistics import Sprt, SprtState, Strength, acceptance, expected_samples
+from monitor.statistics.sprt import Sprt
+from monitor.statistics.strength import Strength
 from tests.statistics.random_walk import fate
+from tests.statistics.wald import acceptance, expected_samples
 from tests.tiers import examples, first, slow
 
 CASES = [  # theta, delta, alpha, beta: even and uneven regions and strengths, one region that is clamped
@@ -111,11 +113,11 @@ def test_where_there_is_no_drift_the_limit_is_taken() -> None:
 def test_at_the_border_one_outcome_decides_and_the_planning_is_exact(theta: float, p: float) -> None:
     test = make(theta, 0.05, 0.05, 0.01)
     turning = int(theta == 0.0)  # a success where P > 0 is asked, a failure where P >= 1
-    assert test.update(SprtState(), [1 - turning, turning]) == SprtState(2, 1, holds=theta == 0.0)
-    steady = test.update(SprtState(), [1 - turning] * 1000)
-    assert steady.holds is (theta == 1.0)
+    ends = 1 if theta == 0.0 else -1
+    assert np.array_equal(test.decide([1 - turning, turning, 1 - turning]), (2, ends))
+    needed, side = (int(each) for each in test.decide([1 - turning] * 1000))
+    assert side == -ends
     stays = p if theta == 1.0 else 1 - p  # enumerate the run of steady outcomes
-    needed = steady.samples
     mean = sum(k * stays ** (k - 1) * (1 - stays) for k in range(1, needed)) + needed * stays ** (needed - 1)
     assert expected_samples(test, p) == pytest.approx(mean)
     assert acceptance(test, p) == pytest.approx(stays**needed if theta == 1.0 else 1 - stays**needed)
@@ -142,24 +144,18 @@ def test_a_guarded_test_keeps_both_rates_exactly(theta: float, delta: float, str
 @settings(max_examples=examples(25, 200))
 @given(
     outcomes=st.lists(st.booleans(), max_size=120),
-    cuts=st.lists(st.integers(0, 120), max_size=6),
     case=st.sampled_from([*CASES, (1.0, 0.05, 0.05, 0.05), (0.0, 0.1, 0.05, 0.05)]),
 )
-def test_the_decision_falls_at_the_same_sample_however_they_come(
-    outcomes: list[bool], cuts: list[int], case: tuple[float, float, float, float]
-) -> None:
+def test_the_first_sample_beyond_a_line_decides(outcomes: list[bool], case: tuple[float, float, float, float]) -> None:
     test = make(*case)
-    single = SprtState()
-    for outcome in outcomes:
-        single = test.update(single, [outcome])
-    batched = SprtState()
-    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True):
-        batched = test.update(batched, np.array(outcomes[start:end], dtype=bool))
-    assert batched == single
-    if outcomes:
-        samples, side = test.decide(np.array([outcomes, outcomes]))
-        assert samples.tolist() == [single.samples] * 2
-        assert side.tolist() == [{True: 1, False: -1, None: 0}[single.holds]] * 2
+    expected = len(outcomes), 0
+    for m in range(1, len(outcomes) + 1):
+        ratio = float(test.log_ratio(m, sum(outcomes[:m])))
+        if not test.strength.lower < ratio < test.strength.upper:
+            expected = m, 1 if ratio < 0 else -1
+            break
+    samples, side = test.decide(np.array([outcomes, outcomes]))
+    assert list(zip(samples.tolist(), side.tolist(), strict=True)) == [expected] * 2
 
 
 @given(outcomes=st.lists(st.booleans(), min_size=1, max_size=200))
@@ -188,4 +184,4 @@ def test_what_is_no_test_or_no_outcome_is_refused() -> None:
     with pytest.raises(ConfigError, match="p must"):
         acceptance(make(0.5, 0.1, 0.05, 0.05), 1.5)
     with pytest.raises(InputError, match="0 or 1"):
-        make(0.5, 0.1, 0.05, 0.05).update(SprtState(), [0.5])
+        make(0.5, 0.1, 0.05, 0.05).decide([0.5])

@@ -4,17 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import nct
 
 from monitor.errors import ConfigError, InputError
-from monitor.statistics import EqualOutcome, Sprt, SprtState, Strength, TSprt, TSprtState
-from monitor.statistics.equal import meets
-from monitor.statistics.strength import first_crossing
-from monitor.statistics.tsprt import log_bound, log_moment
-from tests.tiers import examples
+from monitor.statistics.equal import EqualOutcome, meets
+from monitor.statistics.sprt import Sprt
+from monitor.statistics.strength import Strength, first_crossing
+from monitor.statistics.tsprt import TSprt, log_bound, log_moment
 
 EVEN = Strength(0.05, 0.05)
 
@@ -65,9 +64,9 @@ def test_bounds_decide_as_the_ratio_itself_does(strength: Strength) -> None:
     test = TSprt(0.0, 0.3, strength)
     ratio = test.log_ratio(np.arange(1, 81), np.cumsum(values, axis=1), np.cumsum(values**2, axis=1))
     ratio[:, 0] = np.nan
-    index, side = first_crossing(ratio, strength)
+    taken, side = first_crossing(ratio, strength)
     samples, decided = test.decide(values)
-    assert (samples == np.minimum(index + 1, 80)).all()
+    assert (samples == taken).all()
     assert (decided == side).all()
     assert {-1, 1} <= set(side.tolist())
 
@@ -79,30 +78,6 @@ def test_it_stays_finite_where_scipy_overflows() -> None:
     values = values / values.std(ddof=1) * math.sqrt(m) / t + 1.0  # mean 1, t = 60
     ratio = TSprt(0.0, delta, EVEN).log_ratio(m, values.sum(), (values**2).sum())
     assert float(ratio) == pytest.approx(integral(m, -a) - integral(m, a), rel=1e-10)
-
-
-@settings(max_examples=examples(25, 100))
-@given(
-    values=st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), max_size=60),
-    cuts=st.lists(st.integers(0, 60), max_size=5),
-    with_equal=st.booleans(),
-    theta=st.sampled_from([0.0, 0.25, -0.5]),
-)
-def test_the_decision_falls_at_the_same_sample_however_they_come(
-    *, values: list[float], cuts: list[int], with_equal: bool, theta: float
-) -> None:
-    test = TSprt(theta, 0.5, EVEN, EqualOutcome(0.3, EVEN) if with_equal else None)
-    single = TSprtState()
-    for value in values:
-        single = test.update(single, [value])
-    batched = TSprtState()
-    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), None], strict=True):
-        batched = test.update(batched, values[start:end])
-    assert batched == single  # sums run in the order of arrival, so to the bit
-    if values:
-        samples, side = test.decide([values, values])
-        assert samples.tolist() == [single.samples] * 2
-        assert side.tolist() == [{True: 1, False: -1, None: 0}[single.holds]] * 2
 
 
 @given(
@@ -125,21 +100,20 @@ def test_scale_and_place_do_not_matter(values: list[float], scale: float, shift:
 def test_constant_samples_are_decided_by_the_equal_outcome_test() -> None:
     equal = EqualOutcome(0.05, EVEN)
     for value, strict, holds in [(0.3, False, True), (0.0, False, True), (0.0, True, False), (-0.1, False, False)]:
-        walk = TSprt(0.0, 0.2, EVEN, equal, strict=strict).update(TSprtState(), [value] * 500)
-        assert (walk.samples, walk.holds) == (equal.needed, holds)
-    assert TSprt(0.0, 0.2, EVEN).update(TSprtState(), [0.3] * 500).holds is None  # without it, never
+        test = TSprt(0.0, 0.2, EVEN, equal, strict=strict)
+        assert np.array_equal(test.decide([value] * 500), (equal.needed, 1 if holds else -1))
+    assert np.array_equal(TSprt(0.0, 0.2, EVEN).decide([0.3] * 500), (500, 0))  # without it, never
 
 
 def test_nearly_constant_samples_count_as_constant() -> None:
     values = 0.1 + np.array([0.0, 1e-17, -2e-17] * 100)
-    assert TSprt(0.1, 0.2, EVEN, EqualOutcome(0.05, EVEN), strict=True).update(TSprtState(), values).holds is False
+    assert TSprt(0.1, 0.2, EVEN, EqualOutcome(0.05, EVEN), strict=True).decide(values)[1] == -1
 
 
 def test_the_equal_outcome_test_is_the_bernoulli_test_of_certainty_after_the_first_sample() -> None:
     for strength in (EVEN, Strength(0.01, 0.1)):
         equal = EqualOutcome(0.02, strength)
-        walk = Sprt(1.0, 0.02, strength).update(SprtState(), [1] * 2000)
-        assert equal.needed == 1 + walk.samples
+        assert equal.needed == 1 + Sprt(1.0, 0.02, strength).decide([1] * 2000)[0]
         # any law without a value above 1 - delta: the first names c, the rest equal it with at most that probability
         assert 0.98 ** (equal.needed - 1) <= strength.beta / (1 - strength.alpha)
 
@@ -159,5 +133,5 @@ def test_what_is_no_test_or_no_sample_is_refused() -> None:
     with pytest.raises(ConfigError, match="delta"):
         EqualOutcome(1.0, EVEN)
     with pytest.raises(InputError, match="finite"):
-        TSprt(0.0, 0.1, EVEN).update(TSprtState(), [math.nan])
+        TSprt(0.0, 0.1, EVEN).decide([math.nan])
     assert log_moment([], []).shape == (0,)

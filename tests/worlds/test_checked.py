@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 
 from monitor import load_policy, save_model
 from monitor.errors import LimitError, ModelError, PathError, PolicyError
-from monitor.evaluation.noise_rows import NoiseRows
+from monitor.evaluation.uniform_rows import NoiseRows
 from monitor.worlds import Feature, Moment, load_world
 from tests.worlds.samples import Tank
 

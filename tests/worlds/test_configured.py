@@ -13,7 +13,7 @@ import pytest
 from monitor import Monitor, load_world
 from monitor.errors import ConfigError, ModelError, PolicyError
 from monitor.evaluation.models import bytes_of, model_of, sha256_of
-from monitor.evaluation.noise_rows import CELLS, NoiseRows
+from monitor.evaluation.uniform_rows import CELLS, NoiseRows
 from monitor.sidecar.config.load import assemble
 from monitor.types import FormulaSpec, Step, StreamSettings
 from monitor.worlds import CheckedWorld

@@ -13,7 +13,7 @@ import pytest
 
 from monitor import Monitor, PolicyError, check
 from monitor.errors import ConfigError, MonitorError
-from monitor.evaluation.noise_rows import NoiseRows
+from monitor.evaluation.uniform_rows import NoiseRows
 from monitor.evidence.document import Evidence, pack_evidence, read_evidence
 from monitor.evidence.proof import open_proof
 from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again

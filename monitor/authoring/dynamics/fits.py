@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.authoring.dynamics.onnx_graph import GraphWriter
-from monitor.authoring.dynamics.tree_graph import HistogramTree, Leaves, written_trees
+from monitor.authoring.dynamics.onnx_graph import GraphWriter, HistogramTree, Leaves, written_trees
 from monitor.errors import ModelError, to_install
 
 Kind = Literal["linear", "trees", "network"]

@@ -13,8 +13,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.authoring.dynamics.fits import Fit, Kind, fitted
-from monitor.authoring.dynamics.onnx_graph import GraphWriter
-from monitor.authoring.dynamics.tree_graph import TreeFit, written_exactly
+from monitor.authoring.dynamics.onnx_graph import GraphWriter, TreeFit, written_exactly
 
 PolicyKind = Kind | Literal["tree"]
 KINDS: Final[tuple[PolicyKind, ...]] = ("linear", "network")

@@ -1,13 +1,15 @@
 """Candidates for a learned world, and the choice among them by their scores on episodes that they were not fitted to.
 
 A world is location + scale x noise. `fits` gives location and scale. The noise is the residuals in the episodes that
-are held back for the choice, because the residuals of a flexible fit on its own steps are too small.
+are held back for the choice, because the residuals of a flexible fit on its own steps are too small. A chosen world
+also gets the recorded data that it keeps, and fits to resampled episodes: where their answers differ, the recordings
+leave the answer open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -19,8 +21,10 @@ from scipy.special import ndtr
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fits import KINDS, Fit, Kind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
+from monitor.authoring.dynamics.ranges import recorded_actions
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.worlds.location_scale import LocationScale
+from monitor.worlds.resampling import EPISODE, MOST_RECORDED
 from monitor.worlds.world_manifest import FeatureSpec, File, Noise, WorldManifest, WorldNumber
 
 PASSES: Final = 20
@@ -305,3 +309,53 @@ def _noise(residuals: Floats, scale: Floats, spec: FeatureSpec, features: int) -
     centre = residuals.mean()
     quantiles = centre + shrunk * (np.quantile(residuals, np.linspace(0, 1, max(count, 2))) - centre)
     return Noise(residuals=tuple(float(f"{each:.6g}") for each in quantiles), bandwidth=float(f"{bandwidth:.6g}"))
+
+
+def with_recorded_actions(world: Candidate, draft: Draft, parts: Parts) -> Candidate:
+    """Return the world with the ranges in which each action was recorded, in the steps for fitting and choosing."""
+    names = [each.name for each in (*draft.features, *draft.inputs)]
+    a, x, w = (np.concatenate([getattr(part, name) for part in (parts.fit, parts.choice)]) for name in ("a", "x", "w"))
+    found = recorded_actions(names, draft.actions, a, np.concatenate([x, w], axis=1))
+    return replace(world, manifest=world.manifest.model_copy(update={"recorded": found}))
+
+
+def with_recorded_inputs(world: Candidate, draft: Draft, parts: Parts) -> Candidate:
+    """Return the world with the inputs of the steps used to fit or choose it, without the steps that check it."""
+    if not draft.inputs:
+        return world
+    learned_from = parts.fit, parts.choice
+    paths, rows = (np.concatenate([getattr(each, name) for each in learned_from]) for name in ("path", "w"))
+    order = np.argsort(paths, kind="stable")[:MOST_RECORDED]
+    lines = [",".join([EPISODE, *(each.name for each in draft.inputs)])]
+    numbers = np.unique(paths[order], return_inverse=True)[1]
+    for number, row in zip(numbers.tolist(), rows[order].tolist(), strict=True):
+        lines.append(",".join([str(number), *map(repr, row)]))
+    content, name = "\n".join([*lines, ""]).encode(), f"{draft.stem}.inputs.csv"
+    pinned = File(file=name, sha256=sha256(content).hexdigest())
+    manifest = world.manifest.model_copy(update={"recorded_inputs": pinned})
+    return replace(world, manifest=manifest, files={**world.files, name: content})
+
+
+def with_fits(world: Candidate, draft: Draft, parts: Parts, seed: int, count: int) -> Candidate:
+    """Return the world with `count` fits of its form to episodes drawn with replacement (Efron 1979).
+
+    The episodes for the fit and the episodes for the noise are resampled separately, each to their own number. Each fit
+    has its own manifest, in a folder beside the manifest of the world.
+    """
+    assert world.form is not None
+    rng, files, pinned = np.random.default_rng((seed, 1)), dict(world.files), []
+    for number in range(1, count + 1):
+        own = replace(draft, stem=f"{draft.stem}.fit{number}")
+        again = Parts(_resampled(parts.fit, rng), _resampled(parts.choice, rng), parts.check)
+        fit = refitted(world.form, own, again, seed + number)
+        content = fit.text.encode()
+        names = {**fit.files, f"{own.stem}.yaml": content}
+        files |= {f"{draft.stem}.fits/{name}": each for name, each in names.items()}
+        pinned.append(File(file=f"{draft.stem}.fits/{own.stem}.yaml", sha256=sha256(content).hexdigest()))
+    return replace(world, manifest=world.manifest.model_copy(update={"fits": tuple(pinned)}), files=files)
+
+
+def _resampled(steps: RecordedSteps, rng: np.random.Generator) -> RecordedSteps:
+    """Return the same number of paths, drawn with replacement."""
+    paths = list(steps.by_path().values())
+    return steps[np.concatenate([paths[n] for n in rng.choice(len(paths), len(paths))])]

@@ -11,9 +11,8 @@ pytest.importorskip("onnx")
 
 import monitor
 from monitor.arrays import Floats, Ints
-from monitor.authoring.dynamics.learned_world import Candidate, Draft, Form, Parts, refitted, split
+from monitor.authoring.dynamics.learned_world import Candidate, Draft, Form, Parts, refitted, split, with_fits
 from monitor.authoring.dynamics.ranges import features_of
-from monitor.authoring.dynamics.resampled_fits import with_fits
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.types import Sampling
 from tests.tiers import slow

@@ -1,10 +1,15 @@
-"""The test of a world with numbers: the noise inferred from observed steps must be uniform and independent.
+"""The tests of models whose steps are no rows of a table: what is observed must look like uniform numbers.
 
-Each number of the noise falls into one of `CELLS` cells, which are equally likely in a correct world, whatever happened
-before. So each combination of noise number, range of its feature, and action is a row with `CELLS` successors of known
-probability, and the test of tables (`monitor.statistics.model_betting`) applies without change. It bets that some cells
-come too often, separately in every row. If only an interval of the noise is known, a uniform sample in this interval is
-used, which is uniform in a correct world. Noise that did not matter is not tested.
+In a world with numbers, the noise inferred from observed steps must be uniform and independent. Each number of the
+noise falls into one of `CELLS` cells, which are equally likely in a correct world, whatever happened before. So each
+combination of noise number, range of its feature, and action is a row with `CELLS` successors of known probability, and
+the test of tables (`monitor.statistics.model_betting`) applies without change. It bets that some cells come too often,
+separately in every row. If only an interval of the noise is known, a uniform sample in this interval is used, which is
+uniform in a correct world. Noise that did not matter is not tested.
+
+With hidden states, each observation is compared with its distribution given earlier ones. If the model is correct, the
+randomised probability integral transform of an observation is uniform in (0, 1) and independent of all earlier
+observations (D. Cox & E. Snell, "A general definition of residuals", 1968).
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import MonitorError
+from monitor.hidden.filtering import NOTHING, Filter
 from monitor.sampled.noise import STATE, uniforms
 from monitor.types.stream_events import Step
 from monitor.worlds import Abduction, CheckedWorld, Moment
@@ -121,3 +127,23 @@ def _cuts(low: float, high: float) -> tuple[float, ...] | None:
 
 def _moment(step: Step) -> Moment:
     return Moment(step.state, step.action, step.inputs)
+
+
+class ObservationRows(UniformRows):
+    """The rows of the test of one model: one for each action after which something was observed."""
+
+    def __init__(self, beliefs: Filter) -> None:
+        self._filter = beliefs
+        model = beliefs.model
+        names = model.action_names or tuple(str(action) for action in range(model.actions))
+        super().__init__(["observation" if model.emissions is not None else "state"], names)
+
+    def transitions(self, agent: str, before: Step, after: Step) -> Iterator[tuple[int, int]]:
+        """Yield the row of the action, and the cell of the observation after it; nothing without observation."""
+        if after.state is None or before.action is None or after.inputs == NOTHING:
+            return
+        chances = self._filter.predicted(after.inputs)
+        below = sum(chance for seen, chance in chances.items() if seen < after.state)
+        only = np.zeros(1, np.int64)
+        fresh = float(uniforms(seed_of(agent, after), STATE, after.seq, only, only)[0, 0])
+        yield before.action, min(int((below + fresh * chances[after.state]) * CELLS), CELLS - 1)

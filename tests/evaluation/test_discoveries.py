@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from monitor.model.discoveries import discoveries
+from monitor.evaluation.posterior import discoveries
 from tests.exact.learned import learned_model
 
 Draws = list[tuple[int, int, int]]
