@@ -34,7 +34,7 @@ from monitor.sampled.sampler import AnyQuestion, Path, Sampler
 from monitor.statistics import combine
 from monitor.statistics.combine import Leaf, Tree, evaluate, strengths
 from monitor.statistics.strength import Strength
-from monitor.types import Drawn, Outcome, Quantity, Verdict
+from monitor.types.verdicts import Drawn, Outcome, Quantity, Verdict
 
 TRUE, FALSE = combine.Conjunction(()), combine.Disjunction(())
 """Known truth values, which need no test and no share of the error rates."""

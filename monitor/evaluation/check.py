@@ -29,7 +29,8 @@ from monitor.hidden.hidden_checker import ONLY_EXACT
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.sampled import Simulator, VectorSimulator
-from monitor.types import BandSettings, CausalModel, Drawn, Engine, FormulaSpec, RequestedModel, Sampling, Verdict
+from monitor.types.specs import BandSettings, CausalModel, Engine, FormulaSpec, RequestedModel, Sampling
+from monitor.types.verdicts import Drawn, Verdict
 from monitor.worlds import CheckedWorld, World, is_world
 
 __all__ = ["NO_BOUNDS", "check", "check_many"]

@@ -23,7 +23,7 @@ from monitor.exact.verdict import is_missed, resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
 from monitor.sampled.sampler import AnyQuestion, Path
-from monitor.types import Changes, Recourse, Verdict
+from monitor.types.verdicts import Changes, Recourse, Verdict
 
 ALONE: Final = "a world with numbers has no table of values, so only one other decision at a time is tried"
 NONE: Final = ", and none is known to meet the goal"

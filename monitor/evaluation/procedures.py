@@ -32,7 +32,8 @@ from monitor.statistics.sprt import Sprt
 from monitor.statistics.strength import Strength
 from monitor.statistics.threshold import ThresholdBets
 from monitor.statistics.tsprt import TSprt
-from monitor.types import Drawn, Sampling
+from monitor.types.specs import Sampling
+from monitor.types.verdicts import Drawn
 
 Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""

@@ -10,7 +10,9 @@ from typing import get_args
 from monitor.errors import ConfigError
 from monitor.statistics.alpha_spending import share_of_stream
 from monitor.statistics.strength import Strength
-from monitor.types import AlarmSpec, Drawn, Episode, Sampling, TestName
+from monitor.types.specs import AlarmSpec, Sampling, TestName
+from monitor.types.stream_events import Episode
+from monitor.types.verdicts import Drawn
 
 SEEDS = 1 << 53
 """Seeds are numbers below this limit, which JSON represents exactly."""

@@ -29,7 +29,8 @@ from monitor.logic.traversal import goals, handover_goal, quantity_goals, regret
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.sampled.sampler import AnyQuestion, Question
-from monitor.types import Drawn, Engine, RestsOn, Tier, Verdict
+from monitor.types.specs import Engine
+from monitor.types.verdicts import Drawn, RestsOn, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world, numbers_of
 from monitor.worlds.checked import NO_REWARDS
 from monitor.worlds.world_policies import WorldPolicy, as_world_policy
