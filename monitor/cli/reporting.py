@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monitor.cli.output import print_json, printable, progress, say
+from monitor.cli.output import print_json, progress, say
 from monitor.cli.recorded_inputs import many
 from monitor.cli.report_page import Page, check_reports, write_page
-from monitor.errors import InputError, RecordingError
+from monitor.errors import InputError, RecordingError, printable
 
 if TYPE_CHECKING:
     from monitor.arrays import Bools
