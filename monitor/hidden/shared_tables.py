@@ -61,7 +61,8 @@ class Tables:
     def positions(self, states: Ints, memories: int) -> tuple[Ints, Ints]:
         """Return the states whose values are computed if `states` are needed: all states of a small model.
 
-        Also return the index of each place, state * memories + memory, among the places of these states.
+        Place number state * memories + memory stands for a state with a policy's memory. Also return the index of each
+        place among the places of the returned states.
         """
         if memories not in self._position:
             self._position[memories] = np.arange(self._model.states), np.arange(self._model.states * memories)

@@ -216,7 +216,7 @@ class MDP:
         counts: Counts | None = None,
         source: str = "memory",
     ) -> MDP:
-        """Return a model from CSR arrays laid out as the attributes.
+        """Return a model from CSR arrays. Each argument has the layout of the attribute with the same name.
 
         A value of `labels` is [S] bool, or a list of states. Zeros are dropped, duplicates are summed (their rewards
         are averaged, `reward_spread` is widened), successors are sorted, and rows are renormalised. Writeable arrays

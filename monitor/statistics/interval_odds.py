@@ -96,7 +96,7 @@ class IntervalOdds(Odds):
         return self.unrecorded[row] if index < 0 <= self.unrecorded[row] else index
 
     def transition(self, row: int, index: int) -> TransitionOdds:
-        """Compute the transition at this index."""
+        """Return the transition at entry `index`, with its odds and the factors of its bets."""
         found = Odds.transition(self, row, index)
         if self.unrecorded[row] < 0:
             return found

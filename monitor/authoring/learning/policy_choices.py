@@ -49,7 +49,7 @@ class PolicyChoices:
     Attributes:
         rows: the columns of the state. No value is missing.
         actions: name of a policy -> its action on each row [n]; -1: not known.
-        given: names of the policies that the user gave. The others are estimates, whose choices are recorded actions.
+        given: names of the policies that the user gave. For any other policy, `actions` has the recorded actions.
     """
 
     rows: RowBatch
