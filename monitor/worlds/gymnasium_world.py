@@ -109,7 +109,7 @@ class GymnasiumWorld(SimulatorWorld):
             yield _Run(state, action, noise, self._state(), bool(terminated))
 
     def _compare(self, run: _Run) -> None:
-        """Raise ModelError unless a step of the world has the result of the environment's step, also in ending the episode."""
+        """Raise ModelError unless a step of the world has the result of the environment's step, also its end."""
         for state, ended in ((run.state, False), (run.successor, run.ended)):
             if ended != bool(self.ended(state[np.newaxis])[0]):
                 ends, holds = ("ends", "no label") if ended else ("does not end", "a label")
