@@ -80,11 +80,10 @@ def best_abstraction(
 
 def _with_mixed(score: Scored, choices: PolicyChoices, states: Numbering | None) -> Scored:
     """Return a score with the problem of states that mix different choices of a given policy."""
-    from monitor.authoring.learning.model_problem import ModelProblem  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - keep `cfmon --help` light
 
     shares = choices.mixed(deepcopy(states)) if states is not None else {}
-    problems = [ModelProblem.with_advice(why) for name, share in shares.items() if (why := mixed_problem(name, share))]
+    problems = [problem for name, share in shares.items() if (problem := mixed_problem(name, share))]
     return replace(score, problems=(*score.problems, *problems))
 
 

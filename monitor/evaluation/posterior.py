@@ -4,7 +4,7 @@ Each learned row is drawn from a Dirichlet distribution over its observed succes
 one more entry, `elsewhere`, for all other successors. The weight of `elsewhere` follows from how often rows with as
 many records discovered a new successor: the draws of all rows are pooled by their number within their row, so a row
 drawn three times gives much probability to unseen successors if rows have many successors, and next to nothing if no
-row ever showed a second one. The state `elsewhere` is unknown, so each draw is two models: one with the
+row ever showed a second successor. The state `elsewhere` is unknown, so each draw is two models: one with the
 worst and one with the best case (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
 """
 
@@ -96,7 +96,7 @@ class Discoveries(NamedTuple):
 
 
 def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
-    """Return the discoveries of a learned model without first draws, which always discover a successor."""
+    """Return the discoveries of a learned model. First draws are left out: they always discover a successor."""
     rows = np.flatnonzero(counts.order > 0)
     lengths = counts.draws(indptr)
     of_row = _class(lengths[rows])
@@ -111,7 +111,7 @@ def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
 
 
 def _class(draws: Ints) -> Ints:
-    """Return the class [n] of the draw that follows this number of draws [n], which is at least 1."""
+    """Return the class [n] of the next draw after `draws` [n] draws, each at least 1."""
     exponents: Ints = np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
     return exponents
 

@@ -16,7 +16,7 @@ MAX_LENGTH = 10_000
 MAX_DEPTH = 100
 """Deepest nesting of a formula. Every traversal needs at most 7 frames for each level, and Python's stack has 1,000."""
 MAX_PARTS = 20_000
-"""Largest number of nodes of a formula after its sugar is expanded (`<=>` repeats its operands)."""
+"""Largest number of parts of a formula after its sugar is expanded (`<=>` repeats its operands)."""
 
 WORDS = {
     "$END": "the end of the formula",

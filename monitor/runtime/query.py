@@ -137,7 +137,7 @@ class QueryEvaluator:
         """
         if query.drawn_verdicts:
             return self._sampled(query, engines, session, step, query.why)
-        assert not isinstance(engines, WorldEngines), "worlds with numbers are always sampled"
+        assert not isinstance(engines, WorldEngines), "worlds with numbers always have drawn verdicts"
         spec, path = query.spec, session.path
         added = path.pushed - self.pushed if path.begun == self.begun else None
         self.begun, self.pushed = path.begun, path.pushed

@@ -64,9 +64,9 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     in the last message of an episode, and if states are hidden. `time`: the agent's clock, seconds since the epoch.
     `reward`: reward of the transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`:
     recorded inputs of a world with numbers. `observation`: if the model has hidden states, sent in place of `state`,
-    which is then None; an observation of None means that the sensor said nothing. `truth`: the true state beside an
-    observation, if it is known; no verdict uses it, only `cfmon report`. In Python, numpy numbers and arrays count as
-    numbers and lists.
+    which is then None; None means that the sensor gave no observation. `truth`: the true state beside an observation,
+    if it is known; no verdict uses it, only `cfmon report`. In Python, numpy numbers and arrays count as numbers and
+    lists.
     """
 
     agent: str

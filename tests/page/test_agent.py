@@ -100,19 +100,21 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
         formula["curve"] = {"time": [now - 250, now - 150, now - 50], "value": values, "alternative": [1.0, 1.0, None]}
     opened(blank, calmly_served, life)
     first, second = blank.locator(".formula").all()
-    assert key(first)[:2] == ["nominal no value", "fallback no value"]
-    assert key(second)[0] == "nominal 0.6000"
+    assert key(first)[:2] == ["nominal, looking back no value", "fallback, looking back no value"]
+    assert key(second)[0] == "nominal, looking back 0.6000"
     plot = first.locator(".plot")
     box = plot.bounding_box()
     assert box is not None
     plot.hover(position={"x": box["width"] / 2, "y": 40})
-    assert (key(first)[0], key(second)[0]) == ("nominal 0.5000", "nominal 0.7000")
+    assert (key(first)[0], key(second)[0]) == ("nominal, looking back 0.5000", "nominal, looking back 0.7000")
     assert second.locator(".cursor").is_visible()
     plot.hover(position={"x": box["width"] / 10, "y": 40})
-    assert key(first)[:2] == ["nominal no value", "fallback no value"], "before the first point"
-    assert key(first)[-1] != key(second)[-1] or key(second)[0] == "nominal no value"
+    assert key(first)[:2] == ["nominal, looking back no value", "fallback, looking back no value"], (
+        "before the first point"
+    )
+    assert key(first)[-1] != key(second)[-1] or key(second)[0] == "nominal, looking back no value"
     blank.mouse.move(1, 1)
-    assert key(second)[0] == "nominal 0.6000"
+    assert key(second)[0] == "nominal, looking back 0.6000"
     assert not second.locator(".cursor").is_visible()
     slider = first.get_by_role("slider")
     slider.focus()
@@ -123,19 +125,19 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
         ("End", "no value"),
     ):
         blank.keyboard.press(pressed)
-        assert key(first)[0] == f"nominal {shown}"
+        assert key(first)[0] == f"nominal, looking back {shown}"
     blank.keyboard.press("Home")
     assert (slider.get_attribute("aria-valuetext") or "").startswith(
-        "nominal 0.9000; fallback 1.0000; required >= 0.8; at 2"
+        "nominal, looking back 0.9000; fallback, looking back 1.0000; required >= 0.8; at 2"
     )
-    assert key(second)[0] == "nominal 0.8000"
+    assert key(second)[0] == "nominal, looking back 0.8000"
     for _ in range(2):  # the page has shown an answer before it asks again
         with blank.expect_response("**/api/**"):
             pass
     expect(first.locator(".cursor")).to_be_visible(timeout=SOON)
-    assert key(first)[0] == "nominal 0.9000", "an update does not take it away"
+    assert key(first)[0] == "nominal, looking back 0.9000", "an update does not take it away"
     blank.keyboard.press("Escape")
-    assert key(second)[0] == "nominal 0.6000"
+    assert key(second)[0] == "nominal, looking back 0.6000"
 
 
 def test_the_time_shown_can_be_chosen_and_begins_with_what_shows_since_when(

@@ -48,7 +48,7 @@ class Refused(Exception):  # noqa: N818 - not an error of the caller's program: 
 class Observed:
     """What the sensor showed, in place of a state, where the monitor's model has hidden states.
 
-    `value`: its number; None: the sensor said nothing. `state`: the true state, if it is known, for example in a
+    `value`: its number; None: the sensor gave no observation. `state`: the true state, if it is known, for example in a
     simulator; only `cfmon report` uses it.
     """
 

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
+from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.statistics.clusters import Estimate, frequency, mean
 
 BOTH: Final = 0.1
@@ -33,7 +34,8 @@ CLASSES: Final = 10
 """Number of classes of the reliability diagram."""
 
 CLOSE: Final = 0.02
-"""Largest difference between a mean forecast and the frequency that never counts as wrong."""
+"""A difference of forecasts that does not matter: a mean forecast this close to the frequency is never wrong, and an
+assumed part this small is no assumption."""
 
 MOST_ASSUMED: Final = 0.05
 """Largest fraction of forecasts of a good model that rest mostly on what was never recorded."""
@@ -104,8 +106,8 @@ class ForecastSkill:
         return off <= 0 or abs(self.said - self.happened.value) <= CLOSE
 
     @property
-    def problem(self) -> str:
-        """That too many forecasts rest mostly on what was never recorded; "" if not."""
+    def problem(self) -> ModelProblem | None:
+        """That too many forecasts rest mostly on what was never recorded; None if not."""
         apart = 0 if self.assumed is None else self.assumed.count
         return too_many_assumed(self.label, self.horizon, apart, self.count + apart)
 
@@ -139,13 +141,14 @@ def mostly_assumed(said: Floats, assumed: Floats) -> Bools:
     return np.asarray((2 * assumed > said) & (assumed > CLOSE))
 
 
-def too_many_assumed(label: str, horizon: int, assumed: int, total: int) -> str:
-    """Return the problem that too many of `total` forecasts rest mostly on what was never recorded; "" if not."""
+def too_many_assumed(label: str, horizon: int, assumed: int, total: int) -> ModelProblem | None:
+    """Return the problem that too many of `total` forecasts rest mostly on what was never recorded; None if not."""
     if assumed <= MOST_ASSUMED * total:
-        return ""
-    return (
+        return None
+    return ModelProblem(
         f"{assumed / total:.0%} of the forecasts of '{label}' within {horizon} step{'s' * (horizon > 1)} "
-        f"{NEVER_RECORDED}: nothing is known there; record more, or use coarser bins"
+        f"{NEVER_RECORDED}",
+        ": nothing is known there; record more, or use coarser bins",
     )
 
 

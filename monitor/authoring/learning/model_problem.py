@@ -23,9 +23,3 @@ class ModelProblem(str):
         made = super().__new__(cls, brief + more)
         made.brief = brief
         return made
-
-    @classmethod
-    def with_advice(cls, text: str) -> Self:
-        """Return the problem in a text whose advice, if there is any, follows a semicolon."""
-        brief, semicolon, advice = text.partition(";")
-        return cls(brief, semicolon + advice)

@@ -461,9 +461,9 @@ def problems_of(report: ModelReport) -> tuple[ModelProblem, ...]:
         why = f"forecasts of '{each.label}' within {each.horizon} step{'s' * (each.horizon > 1)} are wrong"
         found.append(ModelProblem(why, f": {each.fault}"))
     assumed = {
-        each.label: ModelProblem.with_advice(why)
+        each.label: problem
         for each in report.calibrations
-        if (why := too_many_assumed(each.label, each.horizon, each.assumed, each.count + each.assumed))
+        if (problem := too_many_assumed(each.label, each.horizon, each.assumed, each.count + each.assumed))
     }
     found += assumed.values()
     if cover.thin > 0.05:

@@ -18,6 +18,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Ints
 from monitor.authoring.learning.abstraction import Numbering
 from monitor.authoring.learning.batch import RowBatch
+from monitor.authoring.learning.model_problem import ModelProblem
 
 FEW: Final = 0.05
 """Fraction of a state's rows on which a policy may choose other actions, one by one, without the state being mixed."""
@@ -83,18 +84,20 @@ def mixed(states: Ints, actions: Ints) -> float:
     return float(several[of].mean())
 
 
-def mixed_problem(name: str, share: float) -> str:
-    """Return the problem of a model whose states mix rows on which a policy acts differently; "" if it is small."""
+def mixed_problem(name: str, share: float) -> ModelProblem | None:
+    """Return the problem of a model whose states mix rows on which a policy acts differently; None if it is small."""
     if share <= MOST_MIXED:
-        return ""
-    what = {
-        "nominal": "the agent acts differently: its actions were recorded in different situations, so comparing their "
-        "outcomes in the state misleads",
-        "fallback": "the fallback acts differently: what it would do there is not known from the state",
+        return None
+    who, why = {
+        "nominal": (
+            "the agent",
+            "its actions were recorded in different situations, so comparing their outcomes in the state misleads",
+        ),
+        "fallback": ("the fallback", "what it would do there is not known from the state"),
     }[name]
-    return (
-        f"in {share:.0%} of the recorded steps the state mixes rows on which {what}; use edges of bins where its "
-        "choice changes (--bins), or columns that it reads"
+    return ModelProblem(
+        f"in {share:.0%} of the recorded steps the state mixes rows on which {who} acts differently",
+        f": {why}; use edges of bins where its choice changes (--bins), or columns that it reads",
     )
 
 
