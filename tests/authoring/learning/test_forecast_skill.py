@@ -167,7 +167,7 @@ def test_forecasts_that_rest_mostly_on_what_was_never_recorded_are_kept_apart() 
         "is known there; record more, or use coarser bins"
     )
     few = np.where(np.arange(400) < 8, assumed, 0.0)
-    assert skill(("bad", 4), ForecastSet(known + few, support, assumed=few), events).problem == ""
+    assert skill(("bad", 4), ForecastSet(known + few, support, assumed=few), events).problem is None
 
 
 def test_what_follows_a_state_that_only_the_forecast_episode_leaves_is_assumed() -> None:
