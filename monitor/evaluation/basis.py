@@ -70,9 +70,10 @@ def basis_of(uses: RowUses) -> RestsOn | None:
 def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsOn]:
     """Return intervention as text -> recorded support of the values of a formula, before anything is observed.
 
-    For `regret` and `handover` this is the value under the policy to hand over to; for other formulas, the value of
-    each quantity in its first world. The values start where recorded episodes start, or in any recorded state if the
-    starts are unknown. Decisions made for the goal, nested quantities, and worlds without learned rows are left out.
+    For `regret` and `handover`, this is the support of the value under the policy to hand over to. For other formulas,
+    it is the support of the value of each quantity in its first world. The values start where recorded episodes start,
+    or in any recorded state if the starts are unknown. Decisions made for the goal, nested quantities, and worlds
+    without learned rows are left out.
     """
     found: dict[str, RestsOn] = {}
     for change, measure in compared(formula):

@@ -91,7 +91,8 @@ class Engines:
     Args:
         checker: evaluates exactly.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
-        bands: how the credible band of a learned model is computed; likewise. None: it is not.
+        bands: how the credible band of a learned model is computed; ConfigError for bad settings. None: no credible
+            band.
 
     `learned`: computes the bands of a learned model; None for a given model. `names`: the names that formulas may use.
     `tested`: the rows with which observed steps are tested.
@@ -216,7 +217,8 @@ class WorldEngines:
     Args:
         checker: checker of the world and its policies.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
-        bands: how the credible band of a learned world is computed; likewise. None: it is not.
+        bands: how the credible band of a learned world is computed; ConfigError for bad settings. None: no credible
+            band.
 
     `learned`: computes the bands of a world with fits to resampled recordings; None for any other world.
     """
@@ -242,7 +244,7 @@ class WorldEngines:
         return Held([(state, 0)], [inputs])
 
     def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
-        """Return the verdict on a path whose steps are all possible. If it is sampled, it says why."""
+        """Return the verdict on a path whose steps are all possible. A sampled verdict says why it was sampled."""
         del why
         return self.checker.verdict(
             formula,
@@ -354,7 +356,7 @@ class HiddenEngines:
         return verdict
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return the verdict unchanged. It says why other decisions were not examined."""
+        """Return the verdict unchanged. The verdict already says why other decisions were not examined."""
         del formula, held
         return verdict
 

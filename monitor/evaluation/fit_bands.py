@@ -1,7 +1,8 @@
 """Credible bands of verdicts on a learned world with numbers, from the answers under fits to resampled recordings.
 
-A fit is a world of its own. It infers its own noise for the held steps, and samples later noise with the same keys. So
-the values under different fits differ only because of the limited recordings (docs/worlds.md).
+A fit is a world of its own. Each fit infers its own noise for the steps of the path, and samples later noise with the
+same keys as all other fits. So the values under different fits differ only because of the limited recordings
+(docs/worlds.md).
 """
 
 from __future__ import annotations

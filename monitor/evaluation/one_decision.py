@@ -132,7 +132,7 @@ class _Search:
             yield from (ChangedDecision(begins, action) for action in range(len(self._names)) if action != taken)
 
     def _valued(self, change: ChangedDecision, particles: range) -> tuple[_Found | None, float]:
-        """Return the value under a change and its standard error; None if it needs noise and there is none."""
+        """Return the value under a change and its standard error; None if it needs samples and the verdict had none."""
         question = self._ask(change.of(self._goal, self._names), begins=change.begins)
         if question.certain is not None:
             return _Found(change, question.certain), 0.0

@@ -1,11 +1,11 @@
 """Models drawn from the posterior of a learned model, with a separate weight for successors that were never observed.
 
-Each learned row is drawn from a Dirichlet distribution over its observed successors, whose mean is the model's row, and
-one more entry, `elsewhere`, for all other successors. The weight of `elsewhere` follows from how often rows with as
-many records discovered a new successor: the draws of all rows are pooled by their number within their row, so a row
-drawn three times gives much probability to unseen successors if rows have many successors, and next to nothing if no
-row ever showed a second one. The state `elsewhere` is unknown, so each draw is two models: one with the
-worst and one with the best case (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
+In each learned row, the observed successors are drawn from a Dirichlet distribution whose mean is the model's row. One
+more entry, `elsewhere`, stands for all other successors. The weight of `elsewhere` depends on how often rows with as
+many records discovered a new successor. For this, the draws of all rows are pooled by their number within their row. So
+a row with three records gives much probability to unseen successors if rows have many successors. It gives almost none
+if no row ever showed a second successor. Nothing is known about the state `elsewhere`, so each draw is two models: one
+with the worst case and one with the best case (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
 """
 
 from __future__ import annotations

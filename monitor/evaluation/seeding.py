@@ -73,9 +73,9 @@ def on_stream(
 def stream_seed(seed: int, stream: tuple[str, Episode, str], seq: int, test: int) -> int:
     """Return the seed of one verdict's noise.
 
-    It is new for each verdict, so an agent that acts on alarms never meets it again.
+    Each verdict has a new seed, so an agent that reacts to alarms never meets the same noise again.
 
-    It depends only on the arguments, so a replay draws the same numbers.
+    The seed depends only on the arguments, so a replay draws the same numbers.
     """
     content = json.dumps([seed, *stream, seq, test]).encode("ascii")
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") % SEEDS

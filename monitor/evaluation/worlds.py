@@ -178,7 +178,7 @@ class WorldChecker:
         return found
 
     def _starts(self) -> list[Moment]:
-        """Return first states and inputs; empty if it is unknown at which numbers actions were recorded."""
+        """Return first states and inputs; empty if it is unknown for which of their numbers actions were recorded."""
         generator = np.random.Generator(np.random.Philox(key=0))
         drawn = self.model.recorded_numbers(
             generator.random((STARTS, 1 + len(self.model.features + self.model.inputs)))
@@ -245,12 +245,12 @@ class WorldChecker:
         return min(found - {0}, default=None)
 
     def _last_read(self, goal: Goal) -> int:
-        """Return the number of steps after its offset at which a goal reads the last state."""
+        """Return the number of steps from a goal's offset to the last state that the goal reads."""
         automaton = self.scene.automaton(goal.measure)
         return automaton.horizon(automaton.start) - isinstance(goal.measure, Probability)
 
     def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:
-        """Return the tiers of knowledge about the noise of the held steps on which a formula looks back."""
+        """Return the tiers of knowledge about the noise of the observed steps that a formula looks back at."""
         starts = [resolve(offset, len(path))[1] for _, _, offset in goals(formula)]
         found: set[Tier] = {"recorded"} if self.model.inputs else set()
         found |= {"learned"} if self.model.learned else set()

@@ -23,7 +23,7 @@ Pair = tuple[int | None, int | None]
 
 
 class LatentSteps(NamedTuple):
-    """The G latent steps that a pair may be in some places, by ascending place, as arrays [G].
+    """The G possible latent steps of a pair in some places, by ascending place, as arrays [G].
 
     `place`: index of the place; `state`: its state; `before`: the memory of the acting policy. `shown`: the observation
     of the sensor. `reading`: the row of what the policy read; `after`: the policy's memory after reading. `action`: the

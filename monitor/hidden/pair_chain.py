@@ -49,8 +49,8 @@ class Change:
 class _Remaining:
     """The columns that remain after labels are read.
 
-    `before`: the columns before it, and the number of offsets kept. `columns`: the columns that remain. `steps`,
-    `rewarded`: as for `read_labels`. `collected`: number of offsets whose rewards are collected.
+    `before`: the columns before the labels are read, and the number of offsets kept. `columns`: the columns that
+    remain. `steps`, `rewarded`: as for `read_labels`. `collected`: number of offsets whose rewards are collected.
     """
 
     before: tuple[list[Column], int]

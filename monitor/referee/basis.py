@@ -2,9 +2,9 @@
 
 1. A node is a state and the residual of the formula, at an offset of the world. Its weight is the probability of
    reaching the node. The computation begins at the intervention state, with weight 1.
-2. A pair is used with the weight of its node times the probability of its action. It counts only if a residual remains
-   after it, or if the reward of its successor counts. If state, action and model are the observed ones, the outcome is
-   known, so the pair does not count.
+2. A pair is used with the weight of its node times the probability of its action. The pair counts only if a residual
+   remains after the pair, or if the reward of the pair's successor counts. If state, action and model are the observed
+   ones, the outcome is known, so the pair does not count.
 3. Only rows count about which data could give more information. These are the learned rows, and the rows that lead to
    `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the sum of their
    uses is a probability.

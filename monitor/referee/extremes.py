@@ -105,7 +105,9 @@ class Extremes:
         return ""
 
     def guaranteed(self, goal: Goal, frame: Frame) -> Band | None:
-        """Return the guaranteed band of a goal: one end with unknown labels at their worst, one with them at best.
+        """Return the guaranteed band of a goal.
+
+        At the low end, unknown labels are at their worst; at the high end, unknown labels are at their best.
 
         Return None if only `elsewhere` has unknown labels, or if no band is defined.
         """

@@ -174,7 +174,7 @@ class Setting:
         return self.models[moment.model].row(state, action)
 
     def rewards(self, moment: Moment, state: int, action: int, successors: Ints) -> Floats:
-        """Return the reward [K] of moving to each successor; the main model's even for a row of another model."""
+        """Return the main model's reward [K] of moving to each successor, also for a row of another model."""
         if moment.ended and state == self.end:
             return np.zeros(len(successors))
         rewards = np.full(len(successors), self.main.rewards[state, action])

@@ -87,8 +87,9 @@ class FeatureCheck(ForecastCheck):
 class Judgement:
     """Checks of a world.
 
-    `steps`, `paths`, `forecasts`: their numbers in the checks. `gain`: score of the world minus the score of the
-    baseline, and its standard error. `problems`: reasons why the world is not good enough; empty if it is.
+    `steps`, `paths`, `forecasts`: numbers of steps, paths and forecasts in the checks. `gain`: score of the world minus
+    the score of the baseline, and its standard error. `problems`: reasons why the world is not good enough; empty if it
+    is.
     """
 
     features: tuple[FeatureCheck, ...]

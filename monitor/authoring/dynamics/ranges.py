@@ -38,7 +38,7 @@ def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]:
-    """Return the features of numbers [n, f], each with its range, at which it is cut off, and whether it is whole.
+    """Return the features of numbers [n, f]: range, ends at which numbers are cut off, whether numbers are whole.
 
     An end of a range is the recorded one if numbers pile up there, or if the numbers are whole and have few values.
     Counts begin at 0. Other ends are `MARGIN` further out.

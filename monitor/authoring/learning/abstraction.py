@@ -88,7 +88,7 @@ class Numbering:
 
     @property
     def places(self) -> Ints:
-        """The index in a model of each number in use, [size]. Levels are sorted there; other numbers stay."""
+        """The index in a model of each number in use, [size]. A model sorts levels; other numbers stay the same."""
         if self.kind != "levels":
             return np.arange(self.size)
         return np.argsort(np.argsort([float(level) for (level,) in self.known]))

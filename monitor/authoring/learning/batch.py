@@ -35,7 +35,7 @@ TIME: Final = re.compile(
 AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
 NEARLY_ALL: Final = 10
-"""If at most one value in this many is not a number, it is a mistake. If more are not, the column is text."""
+"""If at most one of 10 values is not a number, these values count as mistakes. If more are not, the column is text."""
 
 
 @dataclass(frozen=True)

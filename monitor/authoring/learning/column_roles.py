@@ -71,9 +71,9 @@ class Proposal:
 
     @property
     def undecided(self) -> list[ColumnRole]:
-        """Columns for which a person must decide: if their role is wrong, the rows are read as other steps.
+        """Columns for which a person must decide, because with a wrong role the rows are read as other steps.
 
-        Of other unsure columns, a wrong role costs accuracy, which held-out episodes measure.
+        For other unsure columns, a wrong role only makes the model less accurate. Held-out episodes measure this.
         """
         return [each for each in self.unsure if set(each.roles) & STRUCTURE or INSTEAD in each.others]
 
@@ -116,7 +116,7 @@ class _Proposing:
         self._names = [*roles.head.columns, *roles.head.unreadable]
         self._messages = are_messages(self._names)
         self._later: dict[bytes, str] = {}
-        """Values in the next rows, as float64 -> the column that has them."""
+        """Bytes of a column's values in the next rows, as float64 -> the name of this column."""
 
     def proposal(self, time_limit: int | None) -> Proposal:
         self._structure.find()

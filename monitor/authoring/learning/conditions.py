@@ -150,7 +150,7 @@ def parsed(text: str) -> Condition:
 
 
 def marker_condition(names: Iterable[str], name: str) -> Condition | None:
-    """Return the condition that stands in place of a column's name; None if it is none on the columns `names`.
+    """Return the condition that stands in place of a column's name; None if `name` is no condition on the columns.
 
     >>> marker_condition(["end"], "end in ['crash']").columns, marker_condition(["end"], "end")
     (('end',), None)

@@ -104,8 +104,8 @@ class Episodes:
     def goes_on(self, batch: RowBatch) -> bool:
         """Return whether another file, which begins with this batch, continues an episode of this file.
 
-        It does if its first row is in an open episode, and its order is one step later: 1 for a counter, the usual step
-        for times.
+        The other file does if its first row is in an open episode and the order of this row is one step later. One step
+        is 1 for a counter, and the usual step for times.
         """
         roles, batch = self.roles, batch.whole()
         if roles.episode is None or roles.order is None or not self.step or not len(batch):

@@ -156,7 +156,7 @@ class _Split:
 
 
 class _Queue:
-    """Splits, of which the one with the largest gain is next; of equal ones the one that was offered first."""
+    """Splits. The next split has the largest gain. Among equal gains, the next split is the one offered first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, _Split]] = []
