@@ -30,7 +30,7 @@ DIGITS: Final = 9
 
 
 class UncertainRows(NamedTuple):
-    """The rows of a learned model that an answer uses and about which data could tell more.
+    """The rows of a learned model that an answer uses and that more data could narrow.
 
     `rows` [n]: numbers of the rows. `draws` [n]: recorded steps of each row. `weights` [n]: expected uses of each row.
     `never` [n]: whether each row was never recorded.

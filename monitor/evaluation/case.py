@@ -171,7 +171,7 @@ class Case:
         return self._quantity(goal, text, found, holds=None if above is None else above != negates)
 
     def _test_between(self, goal: Goal, strength: Strength) -> tuple[SampledMean, bool | None]:
-        """Test a goal whose samples have a least and a greatest outcome; it must be beyond the bound by `ERROR`."""
+        """Test a goal whose samples have a least and a greatest outcome. Values must be beyond the bound by `ERROR`."""
         within, drawn, samples = span(goal, self._rewards), self._limited(goal), 0
         assert goal.test is not None
         for wanted, apart in ((True, ERROR), (False, -ERROR)):

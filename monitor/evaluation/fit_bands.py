@@ -98,7 +98,7 @@ class FitBands:
     def _answers(
         self, goals: Sequence[Goal], path: Sequence[Moment], drawn: Drawn, *, terminated: bool, acted: Sequence[str]
     ) -> tuple[list[list[float | Floats]], list[str]]:
-        """Return the outcomes of the goals under each fit that has an answer, and why other fits have none."""
+        """Return the outcomes of the goals under each fit that has an answer, and why other fits have no answer."""
         answers, problems = [], []
         for fit in self._fits:
             try:
@@ -110,7 +110,7 @@ class FitBands:
 
 
 def fit_bands(checker: WorldChecker, settings: BandSettings) -> FitBands | None:
-    """Return the bands of a world; None if the world has no fits and no doubt to report."""
+    """Return the bands of a world; None if the world has neither fits nor doubts to report."""
     says = checker.fits or (settings.doubt and checker.model.learned_from)
     return FitBands(checker, settings) if says else None
 

@@ -33,7 +33,7 @@ times."""
 MOST_TRIED: Final = 256
 """Maximum number of tried changes, changes of the newest decisions first. Each costs some milliseconds."""
 TIE: Final = 1e-12
-"""Values that differ by at most this are equal; then the later decision counts."""
+"""Values that differ by at most this are equal. Of equally good changes, the change of the later decision is chosen."""
 
 
 class ChangedDecision(NamedTuple):
@@ -90,7 +90,7 @@ class _Found(NamedTuple):
 class _Search:
     """The decisions on the path of a missed goal.
 
-    `steps`: its pairs from the formula's offset on. `drawn`: whether the verdict needed samples.
+    `steps`: the pairs of this path from the formula's offset on. `drawn`: whether the verdict needed samples.
     """
 
     def __init__(

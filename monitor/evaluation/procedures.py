@@ -48,7 +48,7 @@ NESTED_DRAWS = FIRST_BATCH
 """Number of samples of a value of `handover`, each of which needs thousands of samples. The standard error is below
 0.032."""
 NESTED_LIMIT = 2_000
-"""Maximum number of samples of `handover`, whatever `sampling.limit` allows: some seconds."""
+"""Maximum number of samples of `handover`, even if `sampling.limit` allows more. They take some seconds."""
 SEQUENCE_BATCH = 1 << 12
 """Number of samples between checks whether an estimate is good enough."""
 

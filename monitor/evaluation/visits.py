@@ -96,7 +96,7 @@ def _least(enough: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _by_weight(checker: Checker, formula: Formula, path: Path, *, terminated: bool) -> Ints:
-    """Return the rows about which data could tell more, rows with the most expected uses first."""
+    """Return the rows that more data could narrow, rows with the most expected uses first."""
     model, counts = checker.model, checker.model.counts
     assert counts is not None
     weights = np.zeros(model.states * model.actions)

@@ -27,7 +27,7 @@ FORECASTS: Final = 500
 """Largest number of forecasts. They are drawn from all forecasts."""
 COVERED: Final = 0.8
 NEIGHBOURS: Final = 5
-"""Number of recorded steps with the nearest state and inputs. A forecast takes the action of one of them."""
+"""Number of recorded steps with the nearest state and inputs. A forecast takes the action of one of these steps."""
 MEMORY: Final = 50_000
 IMPOSSIBLE: Final = 0.001
 LEAST_STEPS: Final = 100

@@ -26,7 +26,7 @@ DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper bounds of the classes of distances from the centre, in units of the columns."""
 
 ENOUGH: Final = 10
-"""Number of rows in a state from which its transitions count as known."""
+"""Transitions from a state count as known if at least this number of rows is in the state."""
 
 FEW: Final = 20
 MANY: Final = 1000

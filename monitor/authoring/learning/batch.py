@@ -49,7 +49,8 @@ class RowBatch:
         odd: column -> rows [k] whose value is of another kind than the other values, and so is not in `columns`.
         torn: reason -> numbers [k] of rows that could not be read at all; they are not in `columns`.
         numbers: number of each row in its file, if some rows are torn; None: the numbers are consecutive.
-        coded: reason -> column, and in which rows [n] a value of it was removed because it stands for a missing value.
+        coded: reason -> a column, and the rows [n] in which this column's value was removed because the value stands
+            for a missing value.
     """
 
     columns: Mapping[str, AnyArray]

@@ -267,7 +267,7 @@ class _Proposing:
         return ColumnRole(name, (), why)
 
     def _leads(self, name: str) -> str | None:
-        """Return the column whose value in the next row is this column's value in the row, if there is one."""
+        """Return the column whose values in the next rows are this column's values in the rows, if there is one."""
         values = self._roles.columns[name]
         if len(self._structure.links.before) < PAIRS or self._facts[name].distinct < 3 or values.dtype.kind not in "if":
             return None
