@@ -54,7 +54,7 @@ LOOKS = (64, 256, 1024)
 WRONG = 1e-3
 """Probability that any of these tests is wrong in a draw."""
 OTHER_NOISE = 1 << 63
-"""Added to the seed for these draws."""
+"""Added to the seed for the draws of these tests."""
 
 
 class Given(NamedTuple):

@@ -286,9 +286,7 @@ def _candidate(
 
 
 def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:
-    """Return for each residual [n, f] whether it is complete: no bound cut it off, or could cut off the opposite
-    residual.
-    """
+    """Return for each residual [n, f] whether it is complete: no bound cuts off this residual or its opposite."""
     kept = ~_cut(draft, steps)
     kept[:, ~kept.any(axis=0)] = True
     low, high = draft.bounds
