@@ -17,7 +17,7 @@ from monitor.types.verdicts import Drawn
 SEEDS = 1 << 53
 """Seeds are numbers below this limit, which JSON represents exactly."""
 LEAST = 1e-30
-"""Minimum probability or width. The fraction of it for one test on a stream must still be a float."""
+"""Minimum probability or width. The fraction of a probability for one test on a stream must still be a float."""
 MOST_SAMPLES = 10_000_000
 """Maximum limit of samples for one quantity."""
 
@@ -57,8 +57,8 @@ def on_stream(
 
     Args:
         sampling: `alpha` is the false-alarm rate of the whole stream (proof: `monitor.statistics.alpha_spending`).
-        alarm: alarm of the formula. If it fires when the formula holds, a false *true* is a false alarm, and alpha is
-            the rate of false *true*.
+        alarm: alarm of the formula. If the alarm fires when the formula holds, a false *true* is a false alarm, and
+            alpha is the rate of false *true*.
         stream: agent, episode and name of the formula.
         seq: seq of the last step of the path.
         first: seq of the first step of the path.

@@ -132,7 +132,7 @@ class WorldChecker:
     ) -> Verdict:
         """Return a verdict on `path`.
 
-        If its goal is missed, add the one decision whose change would have met the goal.
+        If the goal is missed, add the one decision whose change would have met the goal.
         """
         names = self.model.action_names
         return with_one_decision(verdict, formula, self.sampled, path, names, terminated=terminated, acted=acted)
@@ -266,7 +266,7 @@ class WorldChecker:
 
 
 def _with_profile(verdict: Verdict, formula: Regret, ask: partial[AnyQuestion], drawn: Drawn) -> Verdict:
-    """Return the verdict with the values of both policies for a takeover at each step since its offset.
+    """Return the verdict with the values of both policies for a takeover at each step since the formula's offset.
 
     At the offset, these are the verdict's own values. Later values that need noise are means of `DRAWS` samples.
     """

@@ -143,7 +143,7 @@ class PairChain:
                 yield from zip(*(each[weights > 0.0].tolist() for each in found), strict=True)
 
     def _at_last(self) -> Nodes:
-        """Return the nodes at the last pair. The chain continues from its pair, or from the oldest start point."""
+        """Return the nodes at the last pair. The chain goes on from its newest pair, or from the oldest start point."""
         nodes = self._begin()
         while self._at < self._trace.last:
             nodes = self._advance()

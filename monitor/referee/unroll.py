@@ -168,9 +168,7 @@ class Unroll:
         return Branch(weight, self._row(aim, world, state, choices), options, earns)
 
     def _row(self, aim: Aim, world: World, state: int, choices: Choices) -> Row:
-        """Return the row of one action, or the mixture of the rows of several actions. Rows with prior noise are
-        cached.
-        """
+        """Return the row of one action, or the mixture of several actions' rows. Rows with prior noise are cached."""
         key = (world.now, state, tuple(choices)) if len(world.seen) < 2 else None
         if key in self._plain:
             return self._plain[key]

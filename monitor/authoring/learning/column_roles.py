@@ -161,7 +161,7 @@ class _Proposing:
         self._roles.assign(name, None, why, *([INSTEAD] if needed else []), sure=not needed)
 
     def _named_state(self) -> None:
-        """Give the role of the state to columns named like a state. Then no other column gets it."""
+        """Give the role of the state to columns named like a state. Then no other column gets this role."""
         if self._computed or "state" in self._roles.closed or self._roles.having("state") is not None:
             return
         names = list(self._roles.columns)
@@ -178,7 +178,7 @@ class _Proposing:
                     return
 
     def _other(self, name: str) -> ColumnRole:
-        """Return the role of a column whose name does not give it a role that only one column has."""
+        """Return the role of a column, if its name does not stand for a role that only one column can have."""
         for rule in (
             self._nothing,
             self._future,

@@ -42,7 +42,7 @@ NOT_MARKOV: Final = "the states are not Markov"
 POWER: Final = 0.9
 
 Z: Final = 3.0
-"""A difference counts as real from this number of standard errors: error rate 0.0027 for each difference."""
+"""A difference of at least this number of standard errors is real: error rate 0.0027 for each difference."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,8 @@ def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of an agent. The original is the agent's `predict` in every state, after normalisation.
 
     Raises PolicyError if the policy is recurrent, if the algorithm or a space is not supported, if torch cannot export
-    it, or if it was trained on normalised observations and the request does not say how.
+    the policy, or if the policy was trained on normalised observations and the request does not say how they were
+    normalised.
     """
     where = f"policy {request.source}"
     torch = torch_or_error(request.source)

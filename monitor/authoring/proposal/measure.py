@@ -169,7 +169,7 @@ def measured(
 def value_formulas(candidates: Sequence[CandidateFormula]) -> dict[str, FormulaSpec]:
     """Return text -> formula, for the values that candidates compare with their thresholds.
 
-    The formulas have no bands, because no candidate uses them and they cost as much as verdicts on a hundred models.
+    The formulas have no bands, because no candidate uses bands, and bands cost as much as verdicts on a hundred models.
     """
     texts = dict.fromkeys(text for each in candidates for text in _values_of(each))
     return {text: FormulaSpec(f"v{i}", text, bands="off") for i, text in enumerate(texts)}
