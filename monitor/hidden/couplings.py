@@ -72,9 +72,9 @@ class Couplings:
         carries_on: whether this policy acted. If so, it takes the observed action if the counterfactual place is the
             true place.
 
-    The decisions `begin[e]:begin[e + 1]` belong to one key. Each has an `action`, the memory `after` it, the
-    probability `likely`, and `rows`: twice the index of its first row, plus 1 if there is a row for each true
-    successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and the mean reward
+    The decisions `begin[e]:begin[e + 1]` belong to one key. Each decision has an `action`, the memory `after` this
+    action, the probability `likely`, and `rows`: twice the index of its first row, plus 1 if there is a row for each
+    true successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and the mean reward
     `row_reward`. `epoch`: number of times that the cache was cleared. `unknown`: the key, memory * width + read, for
     which a network has no row yet; -1 if there is none.
     """
@@ -130,7 +130,10 @@ class Couplings:
         self.unknown = -1
 
     def _grow(self, *, forget: bool) -> None:
-        """Double the arrays that are at least half full. If `forget`, clear all instead beyond MAX_SUCCESSORS."""
+        """Double the arrays that are at least half full.
+
+        If `forget` and doubling would exceed MAX_SUCCESSORS, clear all arrays instead.
+        """
         if forget and self.key_count and 2 * max(len(self.successors), len(self.action)) > MAX_SUCCESSORS:
             self.epoch += 1
             self._allocate()

@@ -173,7 +173,8 @@ class Watched:
     def _says_nothing(self, k: int, here: Belief) -> bool:
         """Return whether the action of a pair gives no information.
 
-        This is so if the policy that chose it is unknown, or if this policy never chooses it at a possible place.
+        This is so if the policy that chose it is unknown, or if this policy never chooses the action at a possible
+        place.
         """
         reader = self.acting(k)
         if reader is None:

@@ -61,7 +61,7 @@ class Node(NamedTuple):
 
 
 class Present(NamedTuple):
-    """An offset of a world: the world from it on, the index of its pair, and the policy whose memory is kept."""
+    """An offset of a world: the world from there on, the index of the pair, and the policy whose memory is kept."""
 
     world: World
     k: int
@@ -69,7 +69,7 @@ class Present(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges of a node: the part of its value that is decided, and the weight of each node on which it depends."""
+    """Edges of a node: the decided part of its value, and the weight of each node on which its value depends."""
 
     settled: float
     to: Mapping[Node, float]

@@ -175,7 +175,7 @@ class Derivation:
         }
 
     def _handover(self, formula: Formula) -> dict[str, Any]:
-        """Return the fields that `handover` adds: the goal's current values, and whether handing over meets it."""
+        """Return the fields that `handover` adds: the goal's current values, and whether a handover meets the goal."""
         goal = handover_goal(formula)
         if goal is None:
             return {}

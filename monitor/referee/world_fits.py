@@ -19,7 +19,7 @@ Band = tuple[float, float]
 class CredibleBands(NamedTuple):
     """Credible bands of the goals and, if requested, of the second value minus the first.
 
-    There are none if fewer than two fits have an answer.
+    There are no bands if fewer than two fits have an answer.
     """
 
     goals: Sequence[Band | None]

@@ -19,7 +19,7 @@ Kind = Literal["linear", "trees", "network"]
 KINDS: Final[tuple[Kind, ...]] = ("linear", "trees", "network")
 
 MOST: Final = 30_000
-"""Largest number of steps that trees and networks are fitted to. They are drawn from all steps."""
+"""Largest number of steps that trees and networks are fitted to. They are drawn at random from all steps."""
 
 
 class Fit(Protocol):

@@ -24,7 +24,7 @@ RELATED: Final = 0.1
 HORIZON: Final = 10
 DRAWS: Final = 200
 FORECASTS: Final = 500
-"""Largest number of forecasts. They are drawn from all forecasts."""
+"""Largest number of forecasts. They are drawn at random from all forecasts."""
 COVERED: Final = 0.8
 NEIGHBOURS: Final = 5
 """Number of recorded steps with the nearest state and inputs. A forecast takes the action of one of these steps."""

@@ -124,7 +124,7 @@ class Score:
 
 
 def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
-    """Return three parts. Those for choosing and for checking have a fifth of the paths each, and at least two paths.
+    """Return three parts. The parts for choosing and checking have a fifth of the paths each, and at least two paths.
 
     `first`: the paths for checking, regardless of their number.
     """

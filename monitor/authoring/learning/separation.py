@@ -26,7 +26,7 @@ MISSED: Final = 0.02
 
 ENDING: Final = 0.1
 FEW_ENDS: Final = 5
-"""Episodes ending in states that were never left are reported from this number of them, if the fraction is `ENDING`."""
+"""Episodes that end in never-left states are reported if they are at least this many, and the fraction `ENDING`."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
@@ -120,9 +120,9 @@ def unrecorded(learner: Learner) -> list[str]:
 
 
 def _of_the_step(condition: Condition, roles: Roles) -> str:
-    """Return a condition on the last step that replaces this one.
+    """Return a condition on the last step that replaces the given condition.
 
-    If it uses no column of the state, add the end marker.
+    The new condition is the end marker and, if the given condition uses no column of the state, the given condition.
     """
     marker = roles.terminated or "done"
     if not roles.of_state.isdisjoint(condition.columns):
