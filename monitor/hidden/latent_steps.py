@@ -1,7 +1,7 @@
 """Latent steps: the possible explanations of an observed pair when the state is hidden.
 
-A *latent step* says everything that an observed pair leaves open: the hidden state, what the sensor showed, what the
-policy read, the policy's memory before and after, and the action.
+A *latent step* specifies everything that an observed pair leaves open: the hidden state, what the sensor showed, what
+the policy read, the policy's memory before and after, and the action.
 
 A *place* is a pair: a hidden state, and the memories of all policies that act or only observe. The weight of a place is
 its probability given all observations so far. This is the filter of a hidden Markov model. A policy, which may see more

@@ -208,7 +208,7 @@ def _ended_as(where: States) -> Ints | None:
     """Return for each state the state of an episode that has terminated in it.
 
     An end that was not recorded belongs to no state. If there is only one such end, every state without a copy ends in
-    this state.
+    the state of this end.
     """
     if not where.ended.any():
         return None
