@@ -5,9 +5,9 @@
 2. A pair is used with the weight of its node times the probability of its action. The pair counts only if a residual
    remains after the pair, or if the reward of the pair's successor counts. If state, action and model are the observed
    ones, the outcome is known, so the pair does not count.
-3. A row counts only if data could give more information about this row. These are the learned rows, and the rows that
-   lead to `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the sum
-   of their uses is a probability.
+3. A row counts only if data could give more information about this row. Such rows are the learned rows, and the rows
+   that lead to `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the
+   sum of their uses is a probability.
 
 Definition: docs/semantics.md, section 13.6.
 """

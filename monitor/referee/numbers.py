@@ -262,7 +262,7 @@ class _Paths:
 
     @property
     def knows_recorded(self) -> bool:
-        """True if it is known for which numbers of the state and the inputs each action was recorded."""
+        """True if it is known in which ranges of numbers each action was recorded."""
         return bool(self._world.learned_from)
 
     def left(self, goal: Goal) -> Bools:
