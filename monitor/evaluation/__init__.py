@@ -1,4 +1,4 @@
-"""Choose an engine, and compute verdicts from samples: `monitor.check`, and the same for a stream.
+"""Choose an engine, and compute verdicts from samples, for `monitor.check` and for a stream.
 
 `monitor.exact` evaluates exactly, and `monitor.sampled` draws samples. This package chooses one of them, applies the
 tests of `monitor.statistics` to the samples, and returns a verdict with its confidence.

@@ -252,7 +252,7 @@ def to_visit(uses: Iterable[RowUses]) -> tuple[tuple[int, int], ...]:
 
 
 def _variances(uses: RowUses) -> Iterator[tuple[int, float]]:
-    """Yield each row about which data could tell more, with the posterior variance it gives the value (first order).
+    """Yield each row that more data could narrow, with its part of the value's posterior variance (first order).
 
     A row without data contributes the maximum variance of values in their interval.
     """

@@ -30,7 +30,7 @@ DIGITS: Final = 9
 
 
 class UncertainRows(NamedTuple):
-    """The rows of a learned model that an answer uses and about which data could tell more.
+    """The rows of a learned model that an answer uses and that more data could narrow.
 
     `rows` [n]: numbers of the rows. `draws` [n]: recorded steps of each row. `weights` [n]: expected uses of each row.
     `never` [n]: whether each row was never recorded.
@@ -70,9 +70,10 @@ def basis_of(uses: RowUses) -> RestsOn | None:
 def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsOn]:
     """Return intervention as text -> recorded support of the values of a formula, before anything is observed.
 
-    For `regret` and `handover` this is the value under the policy to hand over to; for other formulas, the value of
-    each quantity in its first world. The values start where recorded episodes start, or in any recorded state if the
-    starts are unknown. Decisions made for the goal, nested quantities, and worlds without learned rows are left out.
+    For `regret` and `handover`, this is the support of the value under the policy to hand over to. For other formulas,
+    it is the support of the value of each quantity in its first world. The values start where recorded episodes start,
+    or in any recorded state if the starts are unknown. Decisions made for the goal, nested quantities, and worlds
+    without learned rows are left out.
     """
     found: dict[str, RestsOn] = {}
     for change, measure in compared(formula):

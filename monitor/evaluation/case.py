@@ -70,7 +70,10 @@ class Case:
         self._questions: dict[Goal, AnyQuestion] = {}
 
     def plain(self, formula: Formula) -> Verdict:
-        """Return the verdict of a Boolean combination. With several quantities, it has the offset of the last one."""
+        """Return the verdict of a Boolean combination.
+
+        With several quantities, the verdict has the offset of the last quantity.
+        """
         tree = self._tree(formula)
         tested = self._tested(tree, [goal for goal, _, _ in goals(formula)])
         holds = evaluate(tree, {quantity.text: quantity.holds for quantity in tested.values()})
@@ -133,7 +136,8 @@ class Case:
     def _drawn_on(self, tested: Mapping[Goal, Quantity]) -> dict[Goal, Quantity]:
         """Return quantities with means of at least `DRAWS` samples, for readers, and the tests' truth values.
 
-        A test ends when its samples are far from the bound, so their mean is too far from it on average.
+        A test ends when its samples are far from the bound, so on average the mean of these samples is too far from the
+        bound.
         """
         found = dict(tested)
         for goal, quantity in tested.items():
@@ -144,7 +148,7 @@ class Case:
         return found
 
     def _test(self, goal: Goal, text: str, strength: Strength | None) -> Quantity:
-        """Test one goal; return its truth value and numbers. `strength`: None if it is known without a test."""
+        """Test one goal; return its truth value and numbers. `strength`: None if no test is needed."""
         assert goal.test is not None
         if strength is None:
             certain = self._certain(goal)
@@ -167,7 +171,7 @@ class Case:
         return self._quantity(goal, text, found, holds=None if above is None else above != negates)
 
     def _test_between(self, goal: Goal, strength: Strength) -> tuple[SampledMean, bool | None]:
-        """Test a goal whose samples have a least and a greatest outcome; it must be beyond the bound by `ERROR`."""
+        """Test a goal whose samples have a least and a greatest outcome. Values must be beyond the bound by `ERROR`."""
         within, drawn, samples = span(goal, self._rewards), self._limited(goal), 0
         assert goal.test is not None
         for wanted, apart in ((True, ERROR), (False, -ERROR)):

@@ -62,25 +62,25 @@ def check(
 
     Args:
         query: a formula, or its text.
-        model: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
-            `World` where they are vectors of numbers, or a source that `load_world` accepts, such as a manifest's path.
-        path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
-            each pair has those recorded with it as a third element. Where the `MDP` has emissions: pairs (observation,
-            action), of which each may be None, not known; the first may have a third element, the belief before it, as
-            evidence has it.
+        model: an `MDP`; or a simulator (`monitor.sampled`), if the states cannot be enumerated; or a `World`, if states
+            are vectors of numbers; or a source that `load_world` accepts, such as the path of a manifest.
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with
+            inputs, each pair has its recorded inputs as a third element. If the `MDP` has emissions, pairs are
+            (observation, action). Both may be None, which means not known. The first pair may have the belief before
+            this pair as a third element, in the same form as in evidence.
         policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
-            simulator: functions of states [n], for a `World` of states [n, f], that give actions [n] or distributions
-            [n, A].
-        engine: `exact`, `sampled`, or `auto`: exact where that fits; where not, the verdict's `reason` says why. In a
-            `World` an answer is exact where no noise needs to be drawn.
-        causal_model: `any` or `stable` also bound the answer over that class of causal models; only in exact
-            evaluation.
+            simulator, policies are functions of states [n]. For a `World`, they are functions of states [n, f]. They
+            return actions [n] or distributions [n, A].
+        engine: `exact`, `sampled`, or `auto`. With `auto`, evaluation is exact if possible. If not, the verdict's
+            `reason` says why. In a `World`, an answer is exact if no noise needs to be drawn.
+        causal_model: `any` or `stable` adds bounds of the answer over this class of causal models. Only exact
+            evaluation can add them.
         terminated: whether the episode has ended in the last state, which is absorbing from then on. If the model has a
             copy of that state for the end of an episode, the path ends in the copy, `model.ended(state)`.
-        start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
+        start_observed: whether the first pair is the episode's first step. If not, `@-k` verdicts report this.
         models: name -> another model, for `model:name`.
         sampling: error rates and limits of sampling.
-        drawn: `drawn` of an earlier verdict, to sample it again; replaces `sampling`.
+        drawn: `drawn` of an earlier verdict, to repeat its sampling; replaces `sampling`.
         bands: settings of the bands of a model learned from data. With None, or `draws` 0, neither the credible band
             nor the support is computed.
         acted: names of the policies that acted, one for each pair; empty if nominal acted at all pairs.

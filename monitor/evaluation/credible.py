@@ -1,8 +1,9 @@
 """Values over models drawn from the posterior of a learned model: the samples behind a credible band.
 
-A drawn model (`posterior.py`) has the states of the learned model, so policies and automata fit it, and every answer on
-it is exact. Outcomes that were never observed lead to a state of which nothing is known, so each draw has a low and a
-high value. All models are drawn once and shared by all formulas and agents (docs/semantics.md, section 13.5).
+A drawn model (`posterior.py`) has the states of the learned model, so policies and automata fit the drawn model, and
+every answer on a drawn model is exact. Outcomes that were never observed lead to a state of which nothing is known, so
+each draw has a low and a high value. All models are drawn once and shared by all formulas and agents
+(docs/semantics.md, section 13.5).
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class Samples(NamedTuple):
     def band(self, level: float) -> tuple[float, float]:
         """Return the equal-tailed band, from a quantile of the least values to a quantile of the greatest.
 
-        The ends are Weibull quantiles, at positions p (M + 1) of the order statistics. If low and high agree, a further
-        draw lies inside with probability `level`.
+        The ends are Weibull quantiles, at positions p (M + 1) of the order statistics. If low and high values agree,
+        the value on one more drawn model lies in the band with probability `level`.
         """
         tail = (1.0 - level) / 2.0
         low = float(np.quantile(self.low, tail, method="weibull"))

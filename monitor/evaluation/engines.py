@@ -52,7 +52,7 @@ def neither(exact: LimitError, sampled: LimitError) -> LimitError:
 
 
 class Held(NamedTuple):
-    """The path of a verdict, as a stream holds it. The names are those of `monitor.check`.
+    """The path of a verdict, as a stream stores it. The names are those of `monitor.check`.
 
     `pairs`: (state, action), oldest first. `inputs`: inputs of each pair; empty if the model has none.
     """
@@ -91,7 +91,8 @@ class Engines:
     Args:
         checker: evaluates exactly.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
-        bands: how the credible band of a learned model is computed; likewise. None: it is not.
+        bands: how the credible band of a learned model is computed; ConfigError for bad settings. None: no credible
+            band.
 
     `learned`: computes the bands of a learned model; None for a given model. `names`: the names that formulas may use.
     `tested`: the rows with which observed steps are tested.
@@ -118,7 +119,7 @@ class Engines:
             Whether `drawn_verdict` answers the formula, and the reason; the reason is empty if the user chose sampling.
 
         Raises:
-            LimitError: the requested engine, or with `auto` neither engine, can evaluate the formula. This error is
+            LimitError: the requested engine cannot evaluate the formula or, with `auto`, no engine can. This error is
                 raised at the start, not on the stream.
         """
         if spec.engine == "sampled":
@@ -157,7 +158,7 @@ class Engines:
 
     @property
     def deployed(self) -> str:
-        """Second name of the nominal policy, under which it can be an intervention where another policy acted."""
+        """Second name of the nominal policy, for interventions with this policy if another policy acted."""
         return self.checker.evaluators.deployed
 
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:
@@ -188,7 +189,7 @@ class Engines:
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
         """Return a verdict.
 
-        If its goal is missed, add whether the goal could have been met (`Checker.with_recourse`).
+        If the goal is missed, add whether it could have been met (`Checker.with_recourse`).
         """
         return self.checker.with_recourse(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
@@ -216,7 +217,8 @@ class WorldEngines:
     Args:
         checker: checker of the world and its policies.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
-        bands: how the credible band of a learned world is computed; likewise. None: it is not.
+        bands: how the credible band of a learned world is computed; ConfigError for bad settings. None: no credible
+            band.
 
     `learned`: computes the bands of a world with fits to resampled recordings; None for any other world.
     """
@@ -227,7 +229,7 @@ class WorldEngines:
         self.tested = NoiseRows(checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`.
+        """Answer once, so that errors occur at the start. The errors are those of `Engines.prepare`.
 
         Returns True and no reason, because it depends on the observations whether a verdict is exact.
         """
@@ -242,7 +244,7 @@ class WorldEngines:
         return Held([(state, 0)], [inputs])
 
     def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
-        """Return the verdict on a path whose steps are all possible. If it is sampled, it says why."""
+        """Return the verdict on a path whose steps are all possible. A sampled verdict says why it was sampled."""
         del why
         return self.checker.verdict(
             formula,
@@ -286,7 +288,7 @@ class WorldEngines:
         return self.learned.added(verdict, formula, _moments(held), drawn, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return a verdict. If its goal is missed, add the one decision whose change would have met the goal."""
+        """Return a verdict. If the goal is missed, add the one decision whose change would have met the goal."""
         return self.checker.with_recourse(
             verdict, formula, _moments(held), terminated=held.terminated, acted=held.acted
         )
@@ -305,7 +307,7 @@ class HiddenEngines:
     """The exact engine for models with hidden states, and for policies that remember.
 
     Args:
-        checker: of the model and its policies.
+        checker: checker of the model and the policies.
         sampling: only checked, because nothing is sampled. Raises ConfigError if it is not allowed.
 
     `learned`: always None, because such models have no bands yet. The other attributes are those of `Engines`.
@@ -318,7 +320,7 @@ class HiddenEngines:
         self.tested, self.deployed = ObservationRows(checker.filter), checker.deployed
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`."""
+        """Answer once, so that errors occur at the start. The errors are those of `Engines.prepare`."""
         del window
         if spec.engine == "sampled" or spec.causal_model != "gumbel":
             raise LimitError(ONLY_EXACT)
@@ -354,7 +356,7 @@ class HiddenEngines:
         return verdict
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return the verdict unchanged. It says why other decisions were not examined."""
+        """Return the verdict unchanged. The verdict already says why other decisions were not examined."""
         del formula, held
         return verdict
 
@@ -380,7 +382,8 @@ def engines_of(
     """Return the engines for a model of any kind. Raises ConfigError, ModelError or PolicyError.
 
     `bands`: None for verdicts without credible bands. `delta`: probability that a guaranteed band misses the value, if
-    it is not that of `bands`. `needs`: which kinds of models can be used, for the message about any other model.
+    this probability is not the one in `bands`. `needs`: which kinds of models can be used, for the message about any
+    other model.
     """
     if is_world(model):
         return WorldEngines(WorldChecker(model, policies, models), sampling, bands)

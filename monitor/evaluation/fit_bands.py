@@ -1,7 +1,8 @@
 """Credible bands of verdicts on a learned world with numbers, from the answers under fits to resampled recordings.
 
-A fit is a world of its own. It infers its own noise for the held steps, and samples later noise with the same keys. So
-the values under different fits differ only because of the limited recordings (docs/worlds.md).
+A fit is a world of its own. Each fit infers its own noise for the steps of the path, and samples later noise with the
+same keys as all other fits. So the values under different fits differ only because of the limited recordings
+(docs/worlds.md).
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class FitBands:
     def _answers(
         self, goals: Sequence[Goal], path: Sequence[Moment], drawn: Drawn, *, terminated: bool, acted: Sequence[str]
     ) -> tuple[list[list[float | Floats]], list[str]]:
-        """Return the outcomes of the goals under each fit that has an answer, and why other fits have none."""
+        """Return the outcomes of the goals under each fit that has an answer, and why other fits have no answer."""
         answers, problems = [], []
         for fit in self._fits:
             try:
@@ -109,7 +110,7 @@ class FitBands:
 
 
 def fit_bands(checker: WorldChecker, settings: BandSettings) -> FitBands | None:
-    """Return the bands of a world; None if the world has no fits and no doubt to report."""
+    """Return the bands of a world; None if the world has neither fits nor doubts to report."""
     says = checker.fits or (settings.doubt and checker.model.learned_from)
     return FitBands(checker, settings) if says else None
 

@@ -37,11 +37,11 @@ def recourse(
     """Evaluate other decisions on an observed path: which decision mattered, and which action would have been better.
 
     All values use the noise that the path reveals, which no policy knows in advance. `optimal` is the value of the best
-    policy that does not know it. The values are exact under the Gumbel-Max causal model; for a learned model, with its
-    estimated rows.
+    policy that does not know this noise. The values are exact under the Gumbel-Max causal model. For a learned model,
+    they are computed with the estimated rows.
 
     Args:
-        query: `regret(..)`, or a goal of the path as it happened, such as `nominal@2.P>=0.9 [ .. ]`; for `=?` say
+        query: `regret(..)`, or a goal of the path as it happened, such as `nominal@2.P>=0.9 [ .. ]`; for `=?`, write
             `max@2.P=? [ .. ]` or `min@..`.
         model: the MDP.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken).
@@ -50,8 +50,9 @@ def recourse(
         most: maximum number of changes in a plan.
         within: size of the largest sets of decisions that may share the responsibility for a missed goal. The cost is
             about n^(within - 1) numbers for each state, with n decisions.
-        unchanged: what an unchanged decision is in a state that was not visited. `nominal`: that of the policy that
-            acted; `observed`: the action observed at that step, where it is available.
+        unchanged: what an unchanged decision is in a state that was not visited. With `nominal`, it is the decision of
+            the policy that acted. With `observed`, it is the action observed at that step, in states where this action
+            is available.
         terminated: whether the episode has ended in the last state, as for `monitor.check`.
         models: name -> another model, if the query names one.
         acted: names of the policies that acted, one for each pair; empty if nominal acted at all pairs.

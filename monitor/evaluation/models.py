@@ -81,7 +81,7 @@ def tried_states(model: AnyModel, *, inputs: bool = False) -> MDP:
     """Return the states in which a new policy is evaluated: all of a table, or `TRIED` in a world's ranges.
 
     The states of a world are returned as a table in which every action is available, and whose observations are the
-    states' numbers; with `inputs`, followed by inputs in their ranges.
+    numbers of the states. With `inputs`, inputs in their ranges follow these numbers.
     """
     if isinstance(model, MDP):
         return model

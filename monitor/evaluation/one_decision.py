@@ -33,7 +33,7 @@ times."""
 MOST_TRIED: Final = 256
 """Maximum number of tried changes, changes of the newest decisions first. Each costs some milliseconds."""
 TIE: Final = 1e-12
-"""Values that differ by at most this are equal; then the later decision counts."""
+"""Values that differ by at most this are equal. Of equally good changes, the change of the later decision is chosen."""
 
 
 class ChangedDecision(NamedTuple):
@@ -90,7 +90,7 @@ class _Found(NamedTuple):
 class _Search:
     """The decisions on the path of a missed goal.
 
-    `steps`: its pairs from the formula's offset on. `drawn`: whether the verdict needed samples.
+    `steps`: the pairs of this path from the formula's offset on. `drawn`: whether the verdict needed samples.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class _Search:
             yield from (ChangedDecision(begins, action) for action in range(len(self._names)) if action != taken)
 
     def _valued(self, change: ChangedDecision, particles: range) -> tuple[_Found | None, float]:
-        """Return the value under a change and its standard error; None if it needs noise and there is none."""
+        """Return the value under a change and its standard error; None if it needs samples and the verdict had none."""
         question = self._ask(change.of(self._goal, self._names), begins=change.begins)
         if question.certain is not None:
             return _Found(change, question.certain), 0.0

@@ -2,14 +2,16 @@
 
 Source: Kazemi & Paoletti, Appendix "Decision procedures".
 
-For a single query: Wald's test for `P`, with lines a little further apart so that it exceeds neither error rate; for
-`R` and `delta(..)`, betting with an indifference region, which needs only the range of a world's outcome; for `=?`, a
-number of samples fixed in advance (Hoeffding). On a stream: betting, which is valid at every number of samples. It has
-no indifference region, so a value that equals the bound (`P>=1` for a certain event) stays undecided.
+A single query for `P` uses Wald's test, with thresholds a little further apart so that the test exceeds neither error
+rate. A single query for `R` or `delta(..)` uses betting with an indifference region, because betting needs only the
+range of a world's outcome. A query with `=?` uses a number of samples that is fixed in advance (Hoeffding).
+
+A stream uses betting, because betting is valid at every number of samples. There is no indifference region here, so a
+value that equals the bound (`P>=1` for a certain event) stays undecided.
 
 With `sampling.test: paper`, exactly the paper's tests are used, also on a stream: Wald's test for `P`, and the
 sequential t-test with the equal-outcome test for `R` and `delta(..)`. The error rates of the t-test hold for normal
-samples, and are nominal for others.
+samples. For other samples they are only nominal.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ NESTED_DRAWS = FIRST_BATCH
 """Number of samples of a value of `handover`, each of which needs thousands of samples. The standard error is below
 0.032."""
 NESTED_LIMIT = 2_000
-"""Maximum number of samples of `handover`, whatever `sampling.limit` allows: some seconds."""
+"""Maximum number of samples of `handover`, even if `sampling.limit` allows more. They take some seconds."""
 SEQUENCE_BATCH = 1 << 12
 """Number of samples between checks whether an estimate is good enough."""
 
@@ -108,7 +110,8 @@ def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
 def decided_by_range(test: Test, within: Span | None) -> bool | None:
     """Return whether value >= bound (or > bound) if the range alone decides it, else None.
 
-    Tests with `<=` and `<` are negations of tests with `>` and `>=`. The result is the truth value of the latter.
+    Tests with `<=` and `<` are negations of tests with `>` and `>=`. The result is the truth value of the test with `>`
+    or `>=`.
     """
     if within is None:
         return None

@@ -17,7 +17,7 @@ from monitor.types.verdicts import Drawn
 SEEDS = 1 << 53
 """Seeds are numbers below this limit, which JSON represents exactly."""
 LEAST = 1e-30
-"""Minimum probability or width. The fraction of it for one test on a stream must still be a float."""
+"""Minimum probability or width. The fraction of a probability for one test on a stream must still be a float."""
 MOST_SAMPLES = 10_000_000
 """Maximum limit of samples for one quantity."""
 
@@ -57,8 +57,8 @@ def on_stream(
 
     Args:
         sampling: `alpha` is the false-alarm rate of the whole stream (proof: `monitor.statistics.alpha_spending`).
-        alarm: alarm of the formula. If it fires when the formula holds, a false *true* is a false alarm, and alpha is
-            the rate of false *true*.
+        alarm: alarm of the formula. If the alarm fires when the formula holds, a false *true* is a false alarm, and
+            alpha is the rate of false *true*.
         stream: agent, episode and name of the formula.
         seq: seq of the last step of the path.
         first: seq of the first step of the path.
@@ -73,9 +73,9 @@ def on_stream(
 def stream_seed(seed: int, stream: tuple[str, Episode, str], seq: int, test: int) -> int:
     """Return the seed of one verdict's noise.
 
-    It is new for each verdict, so an agent that acts on alarms never meets it again.
+    Each verdict has a new seed, so an agent that reacts to alarms never meets the same noise again.
 
-    It depends only on the arguments, so a replay draws the same numbers.
+    The seed depends only on the arguments, so a replay draws the same numbers.
     """
     content = json.dumps([seed, *stream, seq, test]).encode("ascii")
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") % SEEDS

@@ -1,11 +1,11 @@
-"""The tests of models whose steps are no rows of a table: what is observed must look like uniform numbers.
+"""Tests of models without a table of rows. Each observation is transformed, and the results must look uniform.
 
 In a world with numbers, the noise inferred from observed steps must be uniform and independent. Each number of the
 noise falls into one of `CELLS` cells, which are equally likely in a correct world, whatever happened before. So each
 combination of noise number, range of its feature, and action is a row with `CELLS` successors of known probability, and
-the test of tables (`monitor.statistics.model_betting`) applies without change. It bets that some cells come too often,
-separately in every row. If only an interval of the noise is known, a uniform sample in this interval is used, which is
-uniform in a correct world. Noise that did not matter is not tested.
+the test of tables (`monitor.statistics.model_betting`) applies without change. The test bets that some cells occur too
+often, separately in every row. If only an interval of the noise is known, a uniform sample in this interval is used,
+which is uniform in a correct world. Noise that did not matter is not tested.
 
 With hidden states, each observation is compared with its distribution given earlier ones. If the model is correct, the
 randomised probability integral transform of an observation is uniform in (0, 1) and independent of all earlier

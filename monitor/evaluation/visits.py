@@ -3,7 +3,8 @@
 A band depends on the counts of the rows. So the counts of some rows are raised to n with unchanged fractions, and the
 band is computed again exactly. Bisection finds the smallest n, and the fewest rows, for which the band is narrow
 enough. This is an estimate, because further recordings will not show exactly the same fractions. For a pair that was
-never recorded, no fractions are known; it is assumed to behave like the action recorded most often in its state.
+never recorded, no fractions are known. Such a pair is assumed to behave like the action recorded most often in its
+state.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from monitor.model.unknown import never_recorded
 from monitor.types.specs import BandSettings
 
 MOST: Final = 1 << 40
-"""Number of visits of a row from which more make no difference. The remaining width comes from the class of causal
-models."""
+"""Number of visits of a row after which more visits make no difference. The remaining width comes from the class of
+causal models.
+"""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _least(enough: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _by_weight(checker: Checker, formula: Formula, path: Path, *, terminated: bool) -> Ints:
-    """Return the rows about which data could tell more, rows with the most expected uses first."""
+    """Return the rows that more data could narrow, rows with the most expected uses first."""
     model, counts = checker.model, checker.model.counts
     assert counts is not None
     weights = np.zeros(model.states * model.actions)

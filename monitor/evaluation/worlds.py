@@ -132,7 +132,7 @@ class WorldChecker:
     ) -> Verdict:
         """Return a verdict on `path`.
 
-        If its goal is missed, add the one decision whose change would have met the goal.
+        If the goal is missed, add the one decision whose change would have met the goal.
         """
         names = self.model.action_names
         return with_one_decision(verdict, formula, self.sampled, path, names, terminated=terminated, acted=acted)
@@ -178,7 +178,7 @@ class WorldChecker:
         return found
 
     def _starts(self) -> list[Moment]:
-        """Return first states and inputs; empty if it is unknown at which numbers actions were recorded."""
+        """Return first states and inputs; empty if it is unknown for which of their numbers actions were recorded."""
         generator = np.random.Generator(np.random.Philox(key=0))
         drawn = self.model.recorded_numbers(
             generator.random((STARTS, 1 + len(self.model.features + self.model.inputs)))
@@ -245,12 +245,12 @@ class WorldChecker:
         return min(found - {0}, default=None)
 
     def _last_read(self, goal: Goal) -> int:
-        """Return the number of steps after its offset at which a goal reads the last state."""
+        """Return the number of steps from a goal's offset to the last state that the goal reads."""
         automaton = self.scene.automaton(goal.measure)
         return automaton.horizon(automaton.start) - isinstance(goal.measure, Probability)
 
     def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:
-        """Return the tiers of knowledge about the noise of the held steps on which a formula looks back."""
+        """Return the tiers of knowledge about the noise of the observed steps that a formula looks back at."""
         starts = [resolve(offset, len(path))[1] for _, _, offset in goals(formula)]
         found: set[Tier] = {"recorded"} if self.model.inputs else set()
         found |= {"learned"} if self.model.learned else set()
@@ -266,7 +266,7 @@ class WorldChecker:
 
 
 def _with_profile(verdict: Verdict, formula: Regret, ask: partial[AnyQuestion], drawn: Drawn) -> Verdict:
-    """Return the verdict with the values of both policies for a takeover at each step since its offset.
+    """Return the verdict with the values of both policies for a takeover at each step since the formula's offset.
 
     At the offset, these are the verdict's own values. Later values that need noise are means of `DRAWS` samples.
     """

@@ -9,8 +9,8 @@ Each decision has rows of successors, one for each true successor, by the closed
 - Decisions are cached by (latent step, block of places), and within a block by place. Rows are cached by the true
   state and action and the counterfactual state and action. Both caches are hash tables (`monitor.exact.hash_table`)
   over growing arrays, as in `monitor.exact.forward.row_table`.
-- If a row shares no successor with the true row, nothing is known about its noise. So it has a single row for all true
-  successors, which is cached once for all such true rows.
+- If a row shares no successor with the true row, nothing is known about the noise of this row. So there is a single row
+  for all true successors, and it is cached once for all such true rows.
 - A function that finds no space returns FULL and does not count incomplete entries. Then `make_space` enlarges the
   arrays, or evaluates the network for a row that is missing (`unknown`).
 
@@ -31,7 +31,7 @@ from monitor.hidden.readings import Readings, find_reading
 from monitor.model.mdp import MDP
 
 MAX_SUCCESSORS = 4_000_000
-"""Number of cached successors and decisions of one policy and one model, beyond which they are cleared: 150 MB."""
+"""Number of cached successors and decisions of one policy and one model, beyond which the cache is cleared: 150 MB."""
 INITIAL = 1024
 """Initial size of each array."""
 BLOCK = 8
@@ -40,7 +40,7 @@ BLOCK = 8
 
 @dataclass(eq=False)
 class LatentTable:
-    """The G latent steps that one pair may be, by ascending place, as arrays.
+    """The G possible latent steps of one pair, by ascending place, as arrays.
 
     For each: `place`, an index into the possible places; `state`, the state of the place; `before`, the memory of the
     policy that acted; `shown`, the observation of the sensor; `reading`, a row of the `policy` that acted; `after`, the
@@ -69,11 +69,12 @@ class Couplings:
         model: the model of the true world.
         dynamics: the model with the rows of the counterfactual world; may be `model` itself.
         policy: the policy in force.
-        carries_on: whether this policy acted. Then it takes the observed action if the place is the true one.
+        carries_on: whether this policy acted. If so, it takes the observed action if the counterfactual place is the
+            true place.
 
-    The decisions `begin[e]:begin[e + 1]` belong to one key. Each has an `action`, the memory `after` it, the
-    probability `likely`, and `rows`: twice the index of its first row, plus 1 if there is a row for each true
-    successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and the mean reward
+    The decisions `begin[e]:begin[e + 1]` belong to one key. Each decision has an `action`, the memory `after` this
+    action, the probability `likely`, and `rows`: twice the index of its first row, plus 1 if there is a row for each
+    true successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and the mean reward
     `row_reward`. `epoch`: number of times that the cache was cleared. `unknown`: the key, memory * width + read, for
     which a network has no row yet; -1 if there is none.
     """
@@ -129,7 +130,10 @@ class Couplings:
         self.unknown = -1
 
     def _grow(self, *, forget: bool) -> None:
-        """Double the arrays that are at least half full. If `forget`, clear all instead beyond MAX_SUCCESSORS."""
+        """Double the arrays that are at least half full.
+
+        If `forget` and doubling would exceed MAX_SUCCESSORS, clear all arrays instead.
+        """
         if forget and self.key_count and 2 * max(len(self.successors), len(self.action)) > MAX_SUCCESSORS:
             self.epoch += 1
             self._allocate()

@@ -3,12 +3,12 @@
 A *start point* is a pair of the window at which the intervention may begin; its offset is the number of later pairs. A
 *node* is a place of the true world together with a place of the counterfactual world. A *column* is an offset together
 with an obligation that may be pending there. The weight of a node in a column is the joint probability of the two
-places, the obligation and all observations since the start point, given the observations before it. Rules:
+places, the obligation and all observations since the start point, given the observations before the start point. Rules:
 
 - `read_labels` moves each column to the column of the obligation that remains after the labels of the counterfactual
   state. Weight that is decided as TRUE leaves the nodes and is stored by true place, because later observations still
   change its probability.
-- `push` sums the weights of the next nodes, one true place after another. Before it, `push_apart` does the same for
+- `push` sums the weights of the next nodes, one true place after another. Before `push`, `push_apart` does the same for
   rows that are equal for all true successors.
 - Nodes ascend by place and counterfactual place, and sums have a fixed order. So the answer of a start point has the
   same bits with or without other start points, whose weights only add zeros.
@@ -53,7 +53,7 @@ class Nodes:
 
 @dataclass(eq=False)
 class Edges:
-    """Edges from the places of one pair to the places of the next pair, grouped by the latter.
+    """Edges from the places of one pair to the places of the next pair, grouped by the place of the next pair.
 
     The edges `begin[i]:begin[i + 1]` lead to place i. Each has the `latent` step at the first pair, the `rank` of the
     successor in its row, and the `chance`, the probability of both.
@@ -138,14 +138,14 @@ def read_labels(nodes: Nodes, kinds: Shorts, steps: Ints, offsets: Ints, moved: 
 def push_apart(seen: LatentTable, moved: Nodes, first: Part, then: Part, apart: Nodes, sums: Sums, latent: int) -> int:
     """Write the next nodes of each latent step that do not depend on the true successor, from step `latent` on.
 
-    These come from rows that share no successor with the true row, so they are computed once for all true successors.
-    Returns the first step for which there is no space, or the number of steps.
+    These nodes come from rows that share no successor with the true row, so these nodes are computed once for all true
+    successors. Returns the first step for which there is no space, or the number of steps.
 
     Args:
         seen: the latent steps of the pair.
         moved: the result of `read_labels`. Its column c leads to column c + 1, its offset o to offset o + 1.
         first, then: the parts of the policies that act.
-        apart: the next nodes of each latent step; these take the role of places in it.
+        apart: the next nodes of each latent step. In `apart`, latent steps take the role of places.
         sums: working memory.
         latent: the first latent step to process.
     """
@@ -263,8 +263,9 @@ def spread(
 ) -> None:
     """Add the next weights of one latent step, in the columns of one part, to the sums of a place.
 
-    `source`: the place of the step. `rank`: the rank of the true successor; only rows that depend on it are used.
-    With rank -1, only rows that do not depend on it are used. `chance`: a factor. `table`: the table of the part.
+    `source`: the place of the step. `rank`: the rank of the true successor; only rows that depend on this successor are
+    used. With rank -1, only rows that do not depend on the true successor are used. `chance`: a factor. `table`: the
+    table of the part.
     """
     if part.begin == part.end and part.offset_begin == part.offset_end:
         return

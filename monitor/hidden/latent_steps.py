@@ -1,11 +1,11 @@
 """Latent steps: the possible explanations of an observed pair when the state is hidden.
 
-A *latent step* is what an observed pair leaves open: the hidden state, what the sensor showed and the policy read, the
-policy's memory before and after, and the action.
+A *latent step* specifies everything that an observed pair leaves open: the hidden state, what the sensor showed, what
+the policy read, the policy's memory before and after, and the action.
 
 A *place* is a pair: a hidden state, and the memories of all policies that act or only observe. The weight of a place is
-its probability given all observations so far. This is the filter of a hidden Markov model in which a policy that may
-see more than the monitor chooses the actions (docs/semantics.md, section 16.2).
+its probability given all observations so far. This is the filter of a hidden Markov model. A policy, which may see more
+than the monitor, chooses the actions (docs/semantics.md, section 16.2).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pair = tuple[int | None, int | None]
 
 
 class LatentSteps(NamedTuple):
-    """The G latent steps that a pair may be in some places, by ascending place, as arrays [G].
+    """The G possible latent steps of a pair in some places, by ascending place, as arrays [G].
 
     `place`: index of the place; `state`: its state; `before`: the memory of the acting policy. `shown`: the observation
     of the sensor. `reading`: the row of what the policy read; `after`: the policy's memory after reading. `action`: the

@@ -49,7 +49,7 @@ class HiddenWorld:
         self._automata = automata
         self._networks = [reader for reader in self.readers.values() if isinstance(reader, RecurrentReader)]
         self.generation = sum(network.generation for network in self._networks)
-        """Number of times that the tables of networks were cleared; then all numbers of memories change."""
+        """Number of times that the tables of networks were cleared. Clearing changes all numbers of memories."""
         self.filter = Filter(model, self.readers)
         self._begin()
         self.deployed = deployed_name(self.readers)

@@ -49,8 +49,8 @@ class Change:
 class _Remaining:
     """The columns that remain after labels are read.
 
-    `before`: the columns before it, and the number of offsets kept. `columns`: the columns that remain. `steps`,
-    `rewarded`: as for `read_labels`. `collected`: number of offsets whose rewards are collected.
+    `before`: the columns before the labels are read, and the number of offsets kept. `columns`: the columns that
+    remain. `steps`, `rewarded`: as for `read_labels`. `collected`: number of offsets whose rewards are collected.
     """
 
     before: tuple[list[Column], int]
@@ -112,7 +112,7 @@ class PairChain:
         return self._values
 
     def pairs(self) -> Iterator[tuple[int, Nodes]]:
-        """Yield the number of each remaining pair, and its nodes. Their last column is that of the oldest offset."""
+        """Yield the number of each remaining pair, and its nodes. The last column belongs to the oldest offset."""
         nodes = self._begin()
         yield self._at, nodes
         while self._at < self._trace.last:
@@ -143,7 +143,7 @@ class PairChain:
                 yield from zip(*(each[weights > 0.0].tolist() for each in found), strict=True)
 
     def _at_last(self) -> Nodes:
-        """Return the nodes at the last pair. The chain continues from its pair, or from the oldest start point."""
+        """Return the nodes at the last pair. The chain goes on from its newest pair, or from the oldest start point."""
         nodes = self._begin()
         while self._at < self._trace.last:
             nodes = self._advance()
@@ -320,7 +320,7 @@ class PairChain:
     def _worths(
         self, nodes: Nodes, seen: LatentTable, part: Part, live: Ints, its: tuple[list[Column], int | None, int, int]
     ) -> tuple[Floats, Ints]:
-        """Return the values of actions, and the index of each place in them, as for `add_values`.
+        """Return the values of actions, and the index of each place in these values, as for `add_values`.
 
         `its`: the columns, the absorbing state (None if there is none), and the range of true places.
         """
@@ -337,7 +337,7 @@ class PairChain:
         states, after = np.asarray(nodes.other)[node] // size, np.asarray(part.table.after)[decision]
         places = states * len(live) + self._policy.numbered(live, after)
         different, which = np.unique(places, return_inverse=True)
-        # A node without weight in a column needs no value there, and computing it may be expensive.
+        # A node without weight in a column needs no value in this column, and the value may be expensive.
         wanted = np.zeros((max(len(different), 1), self._trace.model.actions, len(columns)), np.bool_)
         chosen, at = np.nonzero(np.asarray(nodes.weights)[node, part.begin : part.end])
         wanted[which[chosen], np.asarray(part.table.action)[decision][chosen], at] = True

@@ -72,7 +72,7 @@ class Readings:
         return self.count - 1
 
     def live(self, memories: Ints) -> Ints:
-        """Return the memories to number if `memories` are possible: all memories of a table, or these of a network.
+        """Return the memories to number if `memories` are possible: for a table all memories, for a network `memories`.
 
         Their order depends on their contents, not on which was found first. So sums in this order have the same bits in
         every process.

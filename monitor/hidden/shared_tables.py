@@ -14,7 +14,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
 MAX_NUMBERS = 200_000
-"""Number of latent steps whose numbers are cached; beyond it the cache is cleared, and steps get new numbers."""
+"""Largest number of latent steps whose numbers are cached. One more clears the cache, and steps get new numbers."""
 
 
 class Tables:

@@ -1,8 +1,8 @@
 """Values beyond the observed path on a model with hidden states, by the tables of the fully observed engine.
 
-Nothing is observed there, so the observations of a policy have fresh noise and can be summed out. A policy without
-memory becomes a policy that sees the state. A policy with memory becomes a policy over pairs (state, memory) of a
-larger model. A recurrent network has no such model, so its pairs are found on demand (`network_values`).
+Nothing is observed beyond the path, so the observations of a policy have fresh noise and can be summed out. A policy
+without memory becomes a policy that sees the state. A policy with memory becomes a policy over pairs (state, memory) of
+a larger model. A recurrent network has no such model, so its pairs are found on demand (`network_values`).
 """
 
 from __future__ import annotations

@@ -71,7 +71,10 @@ class Trace:
         return self._held[number - self.first]
 
     def extend(self, path: Sequence[Pair], acting: Sequence[Reader], beliefs: Sequence[Weights], added: int) -> None:
-        """Process a path whose last `added` pairs are new. If all are new, it is another path. Raises PathError."""
+        """Process a path whose last `added` pairs are new.
+
+        If all pairs are new, the path is another one. Raises PathError.
+        """
         if added >= len(path):
             self.first += len(self._held)
             self._held = []

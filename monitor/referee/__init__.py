@@ -68,11 +68,12 @@ def derive(
         causal_model: `any` or `stable` adds bounds of the answer over this class of causal models.
         terminated: whether the episode has ended in the last state, which is absorbing from then on.
         start_observed: whether the first pair is the episode's first step; if not, `@-k` verdicts report this.
-        delta: probability that the guaranteed band misses the value. `any` adds this band on a model learned from data;
-            with None there is no band. Only the engine computes the credible band and the support.
+        delta: probability that the guaranteed band misses the value. On a model learned from data, the causal model
+            `any` adds this band. With None there is no band. Only the engine computes the credible band and the
+            support.
         acted: names of the policies that acted, one for each pair; empty if nominal acted at all of them.
         recourse: whether to examine if other decisions could have met a missed goal of `regret`. If only this part is
-            too large, its result has no numbers and the reason `TOO_LARGE`.
+            too large, its result has no numbers, and its reason is `TOO_LARGE`.
         basis: whether to add the recorded data that support each value on a learned model, if `basis.py` counts them.
 
     Raises:

@@ -2,12 +2,12 @@
 
 1. A node is a state and the residual of the formula, at an offset of the world. Its weight is the probability of
    reaching the node. The computation begins at the intervention state, with weight 1.
-2. A pair is used with the weight of its node times the probability of its action. It counts only if a residual remains
-   after it, or if the reward of its successor counts. If state, action and model are the observed ones, the outcome is
-   known, so the pair does not count.
-3. Only rows count about which data could give more information. These are the learned rows, and the rows that lead to
-   `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the sum of their
-   uses is a probability.
+2. A pair is used with the weight of its node times the probability of its action. The pair counts only if a residual
+   remains after the pair, or if the reward of the pair's successor counts. If state, action and model are the observed
+   ones, the outcome is known, so the pair does not count.
+3. A row counts only if data could give more information about this row. Such rows are the learned rows, and the rows
+   that lead to `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the
+   sum of their uses is a probability.
 
 Definition: docs/semantics.md, section 13.6.
 """
@@ -57,8 +57,8 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 def is_counted(measure: Probability) -> bool:
     """Return whether the residual of a path formula always shows when its truth is decided. Later uses do not count.
 
-    This is so if the formula has no nested goal and at most one temporal operator, and no constant on the right side of
-    this operator. For example, `G[2,4] true` is always true, but its residual does not show it.
+    The residual shows this if the formula has no nested goal and at most one temporal operator, and no constant on the
+    right side of this operator. For example, `G[2,4] true` is always true, but its residual does not show this.
     """
     parts = list(subformulas(measure.path))
     temporal = [part for part in parts if isinstance(part, Temporal)]

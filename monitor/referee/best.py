@@ -3,14 +3,14 @@
 1. A *mode* determines the later decisions. In mode `free` every decision is best, for some steps or forever. In mode
    `few` at most some number of decisions are best. In mode `optimal` all decisions follow the policy that is best
    without observations.
-2. In mode `free` a node has the value of its best action. In mode `few` it has the value of the unchanged decision or
-   of the best action with one change less, whichever is better. The second is possible only if a change is left and the
-   step is on the path.
+2. In mode `free` a node has the value of its best action. In mode `few` a node has the better of two values: the value
+   of the unchanged decision, and the value of the best action with one change less. The second value is possible only
+   if a change is left and the step is on the path.
 3. The unchanged decision is the decision in the world without intervention. In mode `few`, decisions after the last
    observed pair are unchanged.
 4. The optimal policy does not know the observations, except an end of the episode, which is a part of the model. Among
-   actions whose values differ by at most 1e-12, it takes the one with the largest probability under nominal, then the
-   one with the lowest number.
+   actions whose values differ by at most 1e-12, this policy takes the action with the largest probability under
+   nominal, then the action with the lowest number.
 5. Over a class of causal models, each row has its worst or its best distribution, independently for each action.
 6. A node is evaluated after all nodes to which it leads. The nodes to evaluate are in a list, so that a long horizon
    needs no deep stack.
@@ -41,7 +41,7 @@ FOREVER = 1 << 62
 
 
 class Mode(NamedTuple):
-    """Mode of later decisions (see the module). `left`: number of steps left in `free`, of changes left in `few`."""
+    """Mode of later decisions (see the module). `left`: remaining steps in `free`, or remaining changes in `few`."""
 
     kind: str
     left: int
@@ -62,7 +62,7 @@ class Track:
     """The worlds without intervention, by position on the path; the last world has no observations.
 
     `held`: number of pairs of the path. `prior`: the same worlds without any observations; this object itself if it has
-    none.
+    no observations.
     """
 
     worlds: tuple[World, ...]
@@ -144,9 +144,9 @@ class Deciding:
     def first(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
         """Return the first changed decision of the best plan with `changes` changes, made as late as possible.
 
-        Before it the path is the observed one. It is at the first observed pair at which a changed decision is better
-        than the unchanged one. Among equally good actions the lowest-numbered one is chosen. None if no change is
-        better.
+        Before this decision, the path is the observed one. The decision is at the first observed pair at which a
+        changed decision is better than the unchanged one. Among equally good actions, the action with the lowest number
+        is chosen. Return None if no change is better.
         """
         start, residual = _begun(goal, frame)
         for index, step in enumerate(frame.steps[start:], start):

@@ -2,10 +2,10 @@
 
 1. A pair (state, action) that was never recorded leads to the state `elsewhere`, about which nothing is known. The
    counts also name states in which the truth of a label is unknown.
-2. Each occurrence of a label is marked: `+` if its truth can only help to make the formula true, `-` if it can only
-   help to make it false. In states in which the label is unknown, at the low extreme every `-` label holds and no `+`
-   label holds. At the high extreme it is the reverse.
-3. A step in or into `elsewhere` earns the least (greatest) reward of the model, or 0 if that is less (greater).
+2. Each occurrence of a label is marked: `+` if the label's truth can only help to make the formula true, `-` if the
+   label's truth can only help to make the formula false. In states in which the label is unknown, at the low extreme
+   every `-` label holds and no `+` label holds. At the high extreme it is the reverse.
+3. A step in or into `elsewhere` earns the least (greatest) reward of the model, or 0 if 0 is less (greater).
 4. All other parts of the model are as estimated. Each extreme is the value of an ordinary query.
 
 Definition: docs/semantics.md, section 13.9.
@@ -105,7 +105,9 @@ class Extremes:
         return ""
 
     def guaranteed(self, goal: Goal, frame: Frame) -> Band | None:
-        """Return the guaranteed band of a goal: one end with unknown labels at their worst, one with them at best.
+        """Return the guaranteed band of a goal.
+
+        At the low end, unknown labels are at their worst; at the high end, unknown labels are at their best.
 
         Return None if only `elsewhere` has unknown labels, or if no band is defined.
         """

@@ -1,9 +1,10 @@
 """Guaranteed band of a measure: bounds over every causal model and every row that is possible given the counts.
 
-1. A node is an offset (represented by the world from it on), a state, and the residual of the formula. Nodes
+1. A node is an offset (represented by the world from this offset on), a state, and the residual of the formula. Nodes
    are found forwards and evaluated backwards, as in `unroll.py`. Each node has its own worst or best row.
 2. At an observed step, a row may be any row that is possible given the observation (`intervals.py`). If pair and model
-   are the observed ones, so is the outcome. At the last observed pair and later, a row may be any row in its box.
+   are the observed ones, the outcome is the observed one. At the last observed pair and later, a row may be any row in
+   its box.
 3. Nothing is known about `elsewhere`, the state that represents all unseen states. There, the value of a residual may
    be anything from 0 to 1, unless all label sequences decide it in the same way. A step in or into this state may earn
    any reward of the model, or none.
@@ -75,7 +76,7 @@ class Guaranteed:
         return any(self._setting.models[name].counts is not None for name in names)
 
     def quantity(self, goal: Goal, frame: Frame) -> Band | None:
-        """Return the guaranteed band of a goal; None where none is defined (docs/semantics.md, section 13.4).
+        """Return the guaranteed band of a goal; None if no band is defined (docs/semantics.md, section 13.4).
 
         Raises LimitError if more than `LIMIT` rows are needed.
         """

@@ -91,8 +91,8 @@ def beliefs(
 ) -> list[tuple[float, ...]]:
     """Return the belief before each pair of a path, in the form of a stream: place, weight, place, weight, ...
 
-    The first pair may have the belief before it as a third element. Without it, the belief is that at the start of an
-    episode. `acted`: as for `derive`. Raises PathError, PolicyError, ConfigError, LimitError.
+    The first pair may have the belief before it as a third element. Without this element, the first belief is the
+    belief at the start of an episode. `acted`: as for `derive`. Raises PathError, PolicyError, ConfigError, LimitError.
     """
     minds = _minds(model, policies)
     pairs, before = _checked_path(path, minds)

@@ -6,8 +6,9 @@
    action may have any value. If the acting policy takes the observed action at no possible place, the action gives no
    information.
 3. `prior` of a pair has the probability of each place given all earlier pairs. It is computed forwards.
-4. `ahead` of a pair has, for each place, the probability of this pair and all later pairs, divided by their probability
-   given the earlier pairs. It is computed backwards. So at every pair, the products of `prior` and `ahead` sum to 1.
+4. `ahead` of a pair has, for each place, the probability of this pair and all later pairs, divided by the probability
+   of these pairs given the earlier pairs. `ahead` is computed backwards. So at every pair, the products of `prior` and
+   `ahead` sum to 1.
 
 Definitions: docs/semantics.md, sections 16.1 and 16.2.
 """
@@ -143,7 +144,7 @@ class Watched:
         """Return beliefs, the probability of each pair, and for each pair whether its action gives no information.
 
         Beliefs are before each pair, and after the last. The belief after the last pair has the places at this pair,
-        with the memories before it was read.
+        with the memories before this pair was read.
         """
         beliefs, chances, silent, count = [self.before], list[float](), list[bool](), 0
         for k, (seen, action) in enumerate(self.pairs):
@@ -172,7 +173,8 @@ class Watched:
     def _says_nothing(self, k: int, here: Belief) -> bool:
         """Return whether the action of a pair gives no information.
 
-        This is so if the policy that chose it is unknown, or if this policy never chooses it at a possible place.
+        This is so if the policy that chose it is unknown, or if this policy never chooses the action at a possible
+        place.
         """
         reader = self.acting(k)
         if reader is None:
@@ -187,8 +189,8 @@ class Watched:
     def acting(self, k: int) -> Reader | None:
         """Return the policy that acted at a pair; None if its choice at this pair is unknown.
 
-        The choice is unknown if the policy is not configured. It is also unknown if the policy has memory since its
-        takeover, which may have been before the path.
+        The choice is unknown if the policy is not configured. The choice is also unknown if the policy has memory since
+        its takeover, because the takeover may have been before the path.
         """
         if self.acted[k] == UNKNOWN_POLICY:
             return None

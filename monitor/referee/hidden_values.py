@@ -1,11 +1,12 @@
 """Values of goals if states are hidden: factual and counterfactual paths together, evaluated backwards.
 
 1. A node of an observed pair is a place (`hidden_path`), the counterfactual state with the memory of the policy in
-   force, and the residual of the formula. A node beyond the last pair has no place. If the episode has ended, it has
-   the end state instead, which is absorbing there.
+   force, and the residual of the formula. A node beyond the last pair has no place. If the episode has ended, the node
+   has the end state instead of a place. The end state is absorbing there.
 2. The value of a node is a sum over the possible observations and actions at the pair, and over the next true state.
-   Each term is their probability times the mean over counterfactual observation, action and next state with the same
-   noise. Each of these three has the closed form of `row.py`.
+   Each term is a probability times a mean. The probability is that of the observation, the action and the next true
+   state. The mean is over the counterfactual observation, action and next state with the same noise. Each of these
+   three has the closed form of `row.py`.
 3. The value of a residual that is true is the probability of the later observations (`Watched.ahead`), because these
    still influence the probability of a place. A reward is weighted in the same way.
 4. If no other policy is in force, the observed action is taken in the true state, even if the policy would not take
@@ -60,7 +61,7 @@ class Node(NamedTuple):
 
 
 class Present(NamedTuple):
-    """An offset of a world: the world from it on, the index of its pair, and the policy whose memory is kept."""
+    """An offset of a world: the world from there on, the index of the pair, and the policy whose memory is kept."""
 
     world: World
     k: int
@@ -68,7 +69,7 @@ class Present(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges of a node: the part of its value that is decided, and the weight of each node on which it depends."""
+    """Edges of a node: the decided part of its value, and the weight of each node on which its value depends."""
 
     settled: float
     to: Mapping[Node, float]

@@ -109,8 +109,8 @@ def named_actions(
 def action_meant(text: str, names: Sequence[str], count: int) -> int | None:
     """Return the action of `do(text)`; None if there is no such action.
 
-    The text is an action's name. If it is a number, it may also be the only action whose name is an equal number. If no
-    name is a number, a number is an index.
+    The text is an action's name. If the text is a number, the result may also be the only action whose name is an equal
+    number. If no name is a number, a number is an index.
     """
     if text in names:
         return list(names).index(text)

@@ -80,7 +80,7 @@ def _log_beta(a: float, b: float) -> float:
 
 
 def least_probability(box: Box, outcome: int) -> float:
-    """Return the least probability p* of an outcome over the rows in a box; 0 if no row has it."""
+    """Return the least probability p* of an outcome over the rows in a box; 0 if no row has the outcome."""
     if outcome not in box:
         return 0.0
     others = sum(high for successor, (_, high) in box.items() if successor != outcome)

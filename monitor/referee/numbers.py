@@ -54,7 +54,7 @@ LOOKS = (64, 256, 1024)
 WRONG = 1e-3
 """Probability that any of these tests is wrong in a draw."""
 OTHER_NOISE = 1 << 63
-"""Added to the seed for these draws."""
+"""Added to the seed for the draws of these tests."""
 
 
 class Given(NamedTuple):
@@ -129,7 +129,7 @@ def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
 
 
 def _same_inputs(draws: Ints, inputs: Any) -> Iterator[tuple[Ints, tuple[float, ...]]]:  # noqa: ANN401 - as they come
-    """Yield groups of draws with equal inputs at a step, each with these inputs."""
+    """Yield groups of draws with equal inputs at a step, each group with its inputs."""
     if isinstance(inputs, tuple):
         yield draws, inputs
         return
@@ -199,7 +199,7 @@ def left(goal: Goal, given: Given) -> float | None:
 
 
 def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int) -> tuple[int, list[Floats]]:
-    """Return the position of an intervention on the path, and the states [draws, f] at `steps` steps from it on."""
+    """Return an intervention's position on the path, and the states [draws, f] there and at the next `steps` steps."""
     begin = _begin(offset, given)
     paths = _Paths(change, begin, given)
     return begin, [paths.at(k) for k in range(steps + 1)]
@@ -262,7 +262,7 @@ class _Paths:
 
     @property
     def knows_recorded(self) -> bool:
-        """True if it is known at which numbers actions were recorded."""
+        """True if it is known in which ranges of numbers each action was recorded."""
         return bool(self._world.learned_from)
 
     def left(self, goal: Goal) -> Bools:

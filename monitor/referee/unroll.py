@@ -1,7 +1,7 @@
 """Value of a measure in a world: all paths of the world, unrolled one step at a time.
 
-1. A node is an offset (represented by the world from it on), a state, the residual of the formula, and the part of the
-   path so far to which a nested goal may look back.
+1. A node is an offset (represented by the world from this offset on), a state, the residual of the formula, and the
+   part of the path so far to which a nested goal may look back.
 2. A node's value is the mean, over actions and successors, of this step's reward plus the value of the next node. The
    residual `true` has value 1, and `false` has value 0. Nodes are found forwards, offset by offset, and evaluated
    backwards.
@@ -10,7 +10,7 @@
 4. Over a class of causal models, each node has the worst or the best of the permitted distributions. A nested goal that
    may be true or false has either truth value, independently at each node.
 
-Each query creates one `Unroll`; nothing is cached beyond it.
+Each query creates one `Unroll`, and nothing is cached for later queries.
 
 Definitions: docs/semantics.md, section 5.
 Kazemi & Paoletti, Definition 4 (quantitative operators); nesting and bounds go beyond it.
@@ -168,7 +168,7 @@ class Unroll:
         return Branch(weight, self._row(aim, world, state, choices), options, earns)
 
     def _row(self, aim: Aim, world: World, state: int, choices: Choices) -> Row:
-        """Return the row of one action, or the mixture of the rows of several; rows with prior noise are cached."""
+        """Return the row of one action, or the mixture of several actions' rows. Rows with prior noise are cached."""
         key = (world.now, state, tuple(choices)) if len(world.seen) < 2 else None
         if key in self._plain:
             return self._plain[key]

@@ -113,7 +113,7 @@ class Derivation:
         )
 
     def _bands(self, formula: Formula, quantities: Sequence[Quantity]) -> Bands | None:
-        """Return how guaranteed bands were obtained; None if none was due and no extremes are missing."""
+        """Return how guaranteed bands were obtained; None if no band was due and no extremes are missing."""
         refused = "".join(sorted({self.extremes.refused(goal) for goal in _all_goals(formula)})[-1:])
         if self.guaranteed is None or not quantities:
             return Bands(reason=refused) if refused else None
@@ -175,7 +175,7 @@ class Derivation:
         }
 
     def _handover(self, formula: Formula) -> dict[str, Any]:
-        """Return the fields that `handover` adds: the goal's current values, and whether handing over meets it."""
+        """Return the fields that `handover` adds: the goal's current values, and whether a handover meets the goal."""
         goal = handover_goal(formula)
         if goal is None:
             return {}

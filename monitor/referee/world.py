@@ -3,11 +3,11 @@
 1. A `Moment` is the policy and the model in force at one time, and whether the episode has ended. A `Timeline` has the
    moments from some time on.
 2. A `Frame` is the path so far (each step with its moment) and the timeline after it. For a goal that is not nested,
-   the path is the observed one. For a nested goal, it is the path of the outer world up to the current state.
-3. An intervention in a frame makes a `World`. It has the timeline from the intervention's offset on, with the
+   the path is the observed one. For a nested goal, the path is that of the outer world up to the current state.
+3. An intervention in a frame makes a `World`. This world has the timeline from the intervention's offset on, with the
    intervention in force, and the steps that were observed from this offset on.
 4. At observed steps, action and successor follow the posterior noise. The last observed action is known, but not its
-   outcome. Beyond it, noise is prior. Action noise and transition noise are independent.
+   outcome. After the last observed action, noise is prior. Action noise and transition noise are independent.
 5. If no other policy is in force, the observed action is taken in the observed state, even if the policy would not take
    it. An action that the policy would not take gives no information about action noise in other states.
 6. After the episode has ended, its last state is absorbing, in every model, under every action, with reward 0.
@@ -125,7 +125,7 @@ def intervene(frame: Frame, start: int, change: InterventionRef, action: int | N
 
 
 def position(offset: int, length: int) -> tuple[int, int]:
-    """Return the offset clipped to a path of `length` pairs, and the index (from 0) of its pair."""
+    """Return the offset clipped to a path of `length` pairs, and the index (from 0) of the pair at this offset."""
     clipped = max(-(length - 1), min(offset, length - 1))
     return clipped, length - 1 - clipped if clipped >= 0 else -clipped - 1
 
@@ -174,7 +174,7 @@ class Setting:
         return self.models[moment.model].row(state, action)
 
     def rewards(self, moment: Moment, state: int, action: int, successors: Ints) -> Floats:
-        """Return the reward [K] of moving to each successor; the main model's even for a row of another model."""
+        """Return the main model's reward [K] of moving to each successor, also for a row of another model."""
         if moment.ended and state == self.end:
             return np.zeros(len(successors))
         rewards = np.full(len(successors), self.main.rewards[state, action])
@@ -186,6 +186,6 @@ class Setting:
 
 
 def looked_up(keys: Ints, values: Floats, wanted: Ints) -> Floats:
-    """Return the value of each wanted key, 0 if the (ascending) keys do not contain it."""
+    """Return the value of each wanted key, 0 if the (ascending) keys do not contain the wanted key."""
     indices = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[indices] == wanted, values[indices], 0.0)

@@ -19,7 +19,7 @@ Band = tuple[float, float]
 class CredibleBands(NamedTuple):
     """Credible bands of the goals and, if requested, of the second value minus the first.
 
-    There are none if fewer than two fits have an answer.
+    There are no bands if fewer than two fits have an answer.
     """
 
     goals: Sequence[Band | None]
@@ -60,7 +60,7 @@ def _range(goal: Goal) -> Band:
 
 
 def _band(answers: Sequence[Floats], level: float, least: float, most: float) -> Band:
-    """Return the band of means that are known to `ERRORS` standard errors: its ends lie at p (M + 1) of M values."""
+    """Return the band of M means, minus and plus `ERRORS` standard errors. Ends are at the positions p (M + 1)."""
     lows, highs = [], []
     for drawn in answers:
         mean = sum(drawn.tolist()) / len(drawn)

@@ -103,8 +103,9 @@ class ConfidenceSequence:
     def interval(self, values: ArrayLike) -> tuple[float, float]:
         """Return the interval after values [N], with a look after each value. Raises InputError outside [lo, hi].
 
-        It only shrinks with more values. With probability at most alpha it misses the mean; then it may be empty. It is
-        found by bisection, because the wealth of `up` decreases and the wealth of `down` increases from point to point.
+        The interval only shrinks with more values. With probability at most alpha, the interval misses the mean; then
+        it may be empty. Its ends are found by bisection, because the wealth of `up` decreases and the wealth of `down`
+        increases from point to point.
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.size:

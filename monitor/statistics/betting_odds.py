@@ -18,7 +18,7 @@ PRIOR: Final = 32.0
 MEMORY: Final = 256
 """Steps of a row after which its counts are halved."""
 MAX_TRANSITIONS: Final = 16_384
-"""Largest number of transitions counted, because a snapshot contains all counts; one more clears all counts."""
+"""Largest number of transitions counted, because a snapshot has all counts. One more transition clears all counts."""
 DENSE: Final = 2048
 """Up to this number of transitions of a model, counts are arrays: 16 KiB for each agent."""
 

@@ -20,7 +20,7 @@ ERROR: Final = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a ratio, with its interval. `clusters`: their number; with fewer than two the interval is infinite."""
+    """A mean or a ratio over `clusters` clusters, with its interval. With fewer than two, the interval is infinite."""
 
     value: float
     low: float
@@ -47,10 +47,12 @@ def ratio(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
 
 
 def proportion(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
-    """Return the ratio of counts, as `ratio` does, with an interval within [0, 1]; `parts` are counted in `wholes` too.
+    """Return the ratio of counts, as `ratio` does, with an interval within [0, 1].
+
+    The cases that `parts` [C] count are also counted in `wholes` [C].
 
     If the proportion is 0 in all clusters, or 1 in all clusters, the residuals give no information. Then the interval
-    is the one of as many single draws as there are nonempty clusters (Clopper & Pearson 1934).
+    is that of independent draws, one for each nonempty cluster (Clopper & Pearson 1934).
     """
     found = ratio(parts, wholes, error)
     some = int((wholes > 0).sum())

@@ -35,14 +35,14 @@ class Negation:
 
 @dataclass(frozen=True)
 class Conjunction:
-    """Conjunction. A conjunction among its parts is replaced by the parts of that one. Without parts it is true."""
+    """Conjunction. A part that is itself a conjunction is replaced by its own parts. Without parts it is true."""
 
     parts: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
 class Disjunction:
-    """Disjunction. A disjunction among its parts is replaced by the parts of that one. Without parts it is false."""
+    """Disjunction. A part that is itself a disjunction is replaced by its own parts. Without parts it is false."""
 
     parts: tuple[Tree, ...]
 

@@ -3,11 +3,11 @@
 Each agent has a separate test, so that one agent in a different environment is no evidence against the others. The
 tests of all agents together test the model. Let S_i be the wealth of agent i, stopped and truncated at
 `cap` = alpha^-2/3. For every 0 <= f <= 1, the product of 1 - f + f S_i over the agents is a nonnegative supermartingale
-that starts at 1, because each step changes only one factor. The mean of these products over the `FRACTIONS` f is one
-too. When the mean reaches 1/alpha, the model is rejected. One agent multiplies the mean by at most `cap`. By itself it
-reaches about a quarter of `cap`, so a rejection needs at least two agents. A large f adds up weak evidence of all
-agents. A small f limits the effect of an agent with losses. After an agent is forgotten, only its losses remain,
-because a name that appears again must not count twice.
+that starts at 1, because each step changes only one factor. The mean of these products over the `FRACTIONS` f is also
+such a supermartingale. When the mean reaches 1/alpha, the model is rejected. One agent multiplies the mean by at most
+`cap`. With a single agent, the mean reaches only about a quarter of `cap`, so a rejection needs at least two agents. A
+large f adds up weak evidence of all agents. A small f limits the effect of an agent with losses. After an agent is
+forgotten, only its losses remain, because a name that appears again must not count twice.
 
 To locate a contradiction, use `wrong_rows` (`monitor.statistics.row_tests`) and `wrong_agents`. Both use e-BH
 (`monitor.statistics.e_bh`). Agents come and go, and their future number is unknown. So the n-th agent to make a

@@ -9,11 +9,11 @@ So alpha bounds the probability that a correct model is rejected at any step of 
 There are several bets, each with an equal part of the wealth. This is valid because a mean of martingales is a
 martingale.
 
-- `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), with n counted before the step. It learns any deviation,
-  but in each row separately. The counts of a row are halved when they sum to more than `MEMORY`, to follow changes.
-  `together`: the same bet with the counts of all agents, if there are several agents.
-- `flatter`: q ~ p^1/2, which bets that unlikely successors are more frequent than predicted, in all rows. It needs no
-  counts. `sharper`: q ~ p^2, which bets that unlikely successors are less frequent than predicted.
+- `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), with n counted before the step. This bet learns any
+  deviation, but in each row separately. The counts of a row are halved when they sum to more than `MEMORY`, to follow
+  changes. `together`: the same bet with the counts of all agents, if there are several agents.
+- `flatter`: q ~ p^1/2, which bets that unlikely successors are more frequent than predicted, in all rows. This bet
+  needs no counts. `sharper`: q ~ p^2, which bets that unlikely successors are less frequent than predicted.
 - `glitches`, two bets. An impossible step would multiply any wealth by infinity, but one wrong reading of a sensor is
   no proof. So these bets test the hypothesis "at most a fraction `impossible` of the steps is impossible". They bet on
   a rate r of 10 and of 100 times this fraction. The factor is r / impossible for an impossible step, else

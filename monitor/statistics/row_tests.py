@@ -5,8 +5,8 @@ model's probabilities, except for a fraction `impossible` of them. In a learned 
 within the row's bounds. The wealth of a row is the mean of two bets. Each is an e-process that may begin at any visit,
 as in `monitor.statistics.model_betting`:
 
-- `learned` uses counts of this row alone, which are halved at `ROW_MEMORY`. This memory is longer than that of the test
-  of the model, because a small deviation takes many visits.
+- `learned` uses counts of this row alone, which are halved at `ROW_MEMORY`. This memory is longer than the memory of
+  the test of the model, because a small deviation takes many visits.
 - `missing` bets on steps with probability 0 in the row, at `MISSING` times the permitted rate. If bounds have an entry
   for unrecorded successors, `learned` covers these successors, and the factor of `missing` is 1.
 
@@ -203,9 +203,9 @@ class RowTests:
 def joined_rows(states: Sequence[Mapping[int, RowState]]) -> dict[int, RowState]:
     """Join the row tests of several monitors to tests over the agents of all these monitors.
 
-    The e-values of a row are averaged, because a mean of e-values is an e-value even if they are dependent. Their
-    product would not be: if one monitor was divided into several, all parts include the observations from before the
-    division. The counts of a row are those of the monitor with the most visits of the row.
+    The e-values of a row are averaged, because a mean of e-values is an e-value even if they are dependent. The product
+    of e-values would not be an e-value, because if one monitor was divided into several, all parts include the
+    observations from before the division. The counts of a row are those of the monitor with the most visits of the row.
     """
     found: dict[int, RowState] = {}
     for row in dict.fromkeys(row for state in states for row in state):

@@ -29,8 +29,8 @@ class Strength:
 
     Wald's thresholds A = (1 - beta)/alpha and B = beta/(1 - alpha) are approximate. The actual rates alpha', beta'
     satisfy alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta. So at most one of
-    them exceeds its nominal rate, by at most this factor. Usually the ratio oversteps a threshold, and both rates are
-    smaller than nominal.
+    the two rates exceeds its nominal rate, by at most the factor 1/(1 - beta) or 1/(1 - alpha). Usually the ratio
+    oversteps a threshold, and both rates are smaller than nominal.
     """
 
     alpha: float
@@ -76,7 +76,10 @@ def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
 
 
 def first_decision(decided: Bools, holds: Bools) -> tuple[Ints, Signs]:
-    """Return how tests end, given after which samples [..., N] each is decided, and whether the hypothesis then holds.
+    """Return how tests end.
+
+    `decided` [..., N]: whether the test is decided after each sample. `holds` [..., N]: whether the hypothesis then
+    holds.
 
     Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
     holds, -1 if it does not, 0 if undecided.

@@ -3,11 +3,11 @@
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "R >= theta formulas", after M. Schnuerch
 and E. Erdfelder, *Controlling decision errors with minimal costs* (2020).
 
-The paper uses the ratio of two noncentral t densities, f_T(-t | m-1, delta sqrt m) / f_T(t | m-1, delta sqrt m). It
-overflows in the libraries that have these densities (m = 500, t = 60). With a = delta sqrt(m) t / sqrt(t^2 + m - 1),
-the ratio equals J(-a) / J(a), where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0. In terms of the
-samples x, a is delta times the sum of x - theta, divided by the root of the sum of (x - theta)^2. So there is no
-division by a vanishing standard error, and no cancellation of digits.
+The paper uses the ratio of two noncentral t densities, f_T(-t | m-1, delta sqrt m) / f_T(t | m-1, delta sqrt m). This
+ratio overflows in the libraries that have these densities (m = 500, t = 60). With a = delta sqrt(m) t /
+sqrt(t^2 + m - 1), the ratio equals J(-a) / J(a), where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0. In
+terms of the samples x, a is delta times the sum of x - theta, divided by the root of the sum of (x - theta)^2. So there
+is no division by a vanishing standard error and no cancellation of digits.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Kind = Literal["linear", "trees", "network"]
 KINDS: Final[tuple[Kind, ...]] = ("linear", "trees", "network")
 
 MOST: Final = 30_000
-"""Largest number of steps that trees and networks are fitted to. They are drawn from all steps."""
+"""Largest number of steps that trees and networks are fitted to. They are drawn at random from all steps."""
 
 
 class Fit(Protocol):
@@ -84,7 +84,7 @@ class _Trees:
         return np.column_stack([model.predict(given) for model in self._models])
 
     def write(self, graph: GraphWriter) -> str:
-        # scikit-learn has no public way to these trees. Held-out steps score the written graph, not this object.
+        # scikit-learn has no public access to these trees. Held-out steps score the written graph, not this object.
         trees = []
         for target, model in enumerate(self._models):
             for (predictor,) in model._predictors:  # noqa: SLF001

@@ -81,7 +81,7 @@ def written_classifier(
     seen: tuple[Sequence[int], int],
     chosen: tuple[Sequence[int], int],
 ) -> bytes | None:
-    """Return the ONNX bytes of a tree or forest of scikit-learn that acts as its `predict`; None if it is neither."""
+    """Return the ONNX bytes of a tree or forest of scikit-learn that acts as its `predict`; None for other objects."""
     (columns, width), (actions, count) = seen, chosen
     trees = [each.tree_ for each in getattr(classifier, "estimators_", [classifier]) if hasattr(each, "tree_")]
     plain = type(classifier).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier",

@@ -24,10 +24,10 @@ RELATED: Final = 0.1
 HORIZON: Final = 10
 DRAWS: Final = 200
 FORECASTS: Final = 500
-"""Largest number of forecasts. They are drawn from all forecasts."""
+"""Largest number of forecasts. They are drawn at random from all forecasts."""
 COVERED: Final = 0.8
 NEIGHBOURS: Final = 5
-"""Number of recorded steps with the nearest state and inputs. A forecast takes the action of one of them."""
+"""Number of recorded steps with the nearest state and inputs. A forecast takes the action of one of these steps."""
 MEMORY: Final = 50_000
 IMPOSSIBLE: Final = 0.001
 LEAST_STEPS: Final = 100
@@ -87,8 +87,9 @@ class FeatureCheck(ForecastCheck):
 class Judgement:
     """Checks of a world.
 
-    `steps`, `paths`, `forecasts`: their numbers in the checks. `gain`: score of the world minus the score of the
-    baseline, and its standard error. `problems`: reasons why the world is not good enough; empty if it is.
+    `steps`, `paths`, `forecasts`: numbers of steps, paths and forecasts in the checks. `gain`: score of the world minus
+    the score of the baseline, and its standard error. `problems`: reasons why the world is not good enough; empty if it
+    is.
     """
 
     features: tuple[FeatureCheck, ...]

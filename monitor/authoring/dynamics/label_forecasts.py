@@ -18,7 +18,7 @@ from monitor.worlds import with_inputs
 from monitor.worlds.location_scale import LocationScale
 
 MOST: Final = 1_000
-"""Largest number of held-out transitions with a forecast. They are drawn from all of them."""
+"""Largest number of held-out transitions with a forecast. If there are more, a random sample is used."""
 BLOCK: Final = 100
 """Number of transitions whose forecasts are computed together."""
 DRAWS: Final = 200
@@ -71,7 +71,7 @@ class ForecastingWorld:
     def _first_time(self, label: str, ahead: int) -> Ints:
         """Return the step at which a label first holds in each draw, [rows, DRAWS].
 
-        If it does not hold within `ahead` steps, it is a later one.
+        If the label does not hold within `ahead` steps, the result is `ahead` + 1.
         """
         rng = np.random.default_rng(self._seed)
         blocks = np.array_split(self._at, np.arange(BLOCK, len(self._at), BLOCK))

@@ -2,8 +2,8 @@
 
 A world is location + scale x noise. `fits` gives location and scale. The noise is the residuals in the episodes that
 are held back for the choice, because the residuals of a flexible fit on its own steps are too small. A chosen world
-also gets the recorded data that it keeps, and fits to resampled episodes: where their answers differ, the recordings
-leave the answer open.
+also gets the recorded data that it keeps, and fits to resampled episodes. If the fits give different answers, the
+recordings do not determine the answer.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean score of a candidate, and its difference from the score of the chosen one with its standard error."""
+    """Mean score of a candidate. `difference`: difference from the chosen candidate's score, with standard `error`."""
 
     name: str
     value: float
@@ -124,9 +124,9 @@ class Score:
 
 
 def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
-    """Return three parts. Those for choosing and for checking have a fifth of the paths each, and at least two paths.
+    """Return three parts. The parts for choosing and checking have a fifth of the paths each, and at least two paths.
 
-    `first`: the paths to check with, however many they are.
+    `first`: the paths for checking, regardless of their number.
     """
     paths = np.random.default_rng(seed).permutation(np.unique(steps.path))
     held = max(2, len(paths) // 5)
@@ -286,7 +286,7 @@ def _candidate(
 
 
 def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:
-    """Return for each residual [n, f] whether it is complete: no bound cut it off, or could cut off its opposite."""
+    """Return for each residual [n, f] whether it is complete: no bound cuts off this residual or its opposite."""
     kept = ~_cut(draft, steps)
     kept[:, ~kept.any(axis=0)] = True
     low, high = draft.bounds
@@ -339,8 +339,8 @@ def with_recorded_inputs(world: Candidate, draft: Draft, parts: Parts) -> Candid
 def with_fits(world: Candidate, draft: Draft, parts: Parts, seed: int, count: int) -> Candidate:
     """Return the world with `count` fits of its form to episodes drawn with replacement (Efron 1979).
 
-    The episodes for the fit and the episodes for the noise are resampled separately, each to their own number. Each fit
-    has its own manifest, in a folder beside the manifest of the world.
+    The episodes for the fit and the episodes for the noise are resampled separately, and each sample has as many
+    episodes as the original. Each fit has its own manifest, in a folder beside the manifest of the world.
     """
     assert world.form is not None
     rng, files, pinned = np.random.default_rng((seed, 1)), dict(world.files), []

@@ -16,7 +16,7 @@ MARGIN: Final = 0.5
 PILED: Final = 0.01
 """Numbers count as cut off at an end of their range if more than this fraction of them equals the end."""
 TIMES_NEXT: Final = 5
-"""They must also be more than this many times as frequent there as at the next number inwards."""
+"""The end must also occur more than this many times as often as the next number inwards."""
 FEW: Final = 10
 """Whole numbers with at most this many different values keep their recorded ends."""
 
@@ -38,7 +38,7 @@ def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]:
-    """Return the features of numbers [n, f], each with its range, at which it is cut off, and whether it is whole.
+    """Return the features of numbers [n, f]: their ranges, to which a world clips them, and whether they are whole.
 
     An end of a range is the recorded one if numbers pile up there, or if the numbers are whole and have few values.
     Counts begin at 0. Other ends are `MARGIN` further out.

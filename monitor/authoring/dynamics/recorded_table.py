@@ -17,7 +17,7 @@ from monitor.model.mdp import MDP
 from monitor.worlds.location_scale import LocationScale
 
 STATES: Final = 1_500
-"""Largest number of recorded states in the table. They are drawn from all recorded states."""
+"""Largest number of recorded states in the table. They are drawn at random from all recorded states."""
 DRAWS: Final = 30
 """Number of next states that are drawn for each state and action."""
 

@@ -27,8 +27,8 @@ class ExplorationSettings:
 
     Attributes:
         key: what identifies a state: `module.py:function`, `observation`, or None for the default.
-        seed, resets: episodes start as after `resets` resets with the seeds `seed`, `seed` + 1, ...
-        slip, slip_to: probability that another action replaces the chosen one, and which actions may
+        seed, resets: episodes start in the states after `resets` resets, with the seeds `seed`, `seed` + 1, ...
+        slip, slip_to: probability that another action replaces the chosen one, and which actions may replace it
             (`action_noise.py`).
         max_states: largest number of states.
         walk: number of steps of the environment that are compared with the model.

@@ -28,9 +28,10 @@ def model_of(
     """Return the model of the states found, in the order of discovery. State 0 is the first initial state.
 
     A terminated state is absorbing, with reward 0 and the label `terminal`. If an episode can both pass through a key
-    and end there, the model has two states for this key, and `ended_as` maps one to the other. If a transition has
-    several rewards, its reward is their middle within one row, or their mean if noise joins several rows;
-    `reward_spread` is the largest distance from it. Valuations are the keys. Raises ModelError.
+    and end there, the model has two states for this key, and `ended_as` maps the state that is passed through to the
+    state at the end. If a transition has several rewards, its reward is their middle within one row, or their mean if
+    noise joins several rows; `reward_spread` is the largest distance from it. Valuations are the keys. Raises
+    ModelError.
     """
     twins = {
         number: found.numbers[node.key, True]

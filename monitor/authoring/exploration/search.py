@@ -122,7 +122,7 @@ def _expand(simulator: Explorable, found: Found, number: int, max_states: int) -
 
 
 def _number(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
-    """Return the number of the reached state. If its key is new, this is a new number."""
+    """Return the number of the reached state. If the state's key is new, the state gets a new number."""
     number = found.numbers.get((arrival.key, arrival.terminated))
     if number is None:
         return _new(simulator, found, arrival, before, max_states)

@@ -19,7 +19,7 @@ _LONGEST_EPISODE: Final = 1000
 
 
 def compare_walks(simulator: CopySimulator, found: Found, steps: int, seed: int) -> int:
-    """Run the environment with random actions for `steps` steps, compare each with the search, and return their number.
+    """Run `steps` steps with random actions, compare each step with the search, and return the number of steps.
 
     Rewards outside the range found so far widen the range of the transition. Raises ModelError if a step leads to
     another state, or if the episode wrongly ends or does not end.

@@ -20,7 +20,7 @@ import numpy as np
 from monitor.statistics.model_betting import ModelTest
 
 STEPS: Final = 10_000
-"""Number of steps. They take a third of a second in the environments that come with Gymnasium."""
+"""Number of steps. All steps take a third of a second in the environments that come with Gymnasium."""
 
 ALPHA: Final = 1e-6
 """Probability of reporting an environment although it follows the frequencies of its table."""
@@ -37,8 +37,8 @@ class Conformance:
         steps: number of steps run.
         departures: kind of deviation -> number of steps.
         example: sentence on the first deviating step; empty if there was none.
-        log10_e: evidence against the frequencies, log10 of an e-value. Deviating steps are not counted in it, so it is
-            meaningful only without deviations.
+        log10_e: evidence against the frequencies, log10 of an e-value. The evidence does not include deviating steps,
+            so it is meaningful only without deviations.
         doubted: True if the frequencies are rejected: the e-value reached 1 / `ALPHA`.
         failure: why the environment could not be run to the end; empty if it could.
     """

@@ -16,9 +16,9 @@
 
 In such a file, the observation depends on the state *and on the action that led to it*, and there is no observation
 before the first action. In an `MDP`, the observation depends on the state alone. So the model has several hidden states
-for a state of the file, if its observation depends on how it was entered: `left at the start`, `left after listen`,
-`left after open`. Actions after which a state has the same observations share one hidden state, which is named after
-the first of these actions. The model has only hidden states that can be reached from the start.
+for a state of the file, if the observation of this state depends on how the state was entered: `left at the start`,
+`left after listen`, `left after open`. Actions after which a state has the same observations share one hidden state,
+which is named after the first of these actions. The model has only hidden states that can be reached from the start.
 
 The model has one observation more than the file. The last observation is *nothing yet*, and only the states at the
 start have it. A reward that depends on the observation is replaced by its mean over the possible observations;

@@ -429,7 +429,7 @@ def _keys(given: _Transitions, parts: tuple[Ints, Ints, Ints]) -> Ints:
 
 
 def _reward_lines(rows: Iterator[Line], width: int, states: int) -> Iterator[tuple[Line, list[str]]]:
-    """Yield the lines with their parts. If the first line begins with the number of states, it is the header.
+    """Yield the lines with their parts. If the first line begins with the number of states, this line is the header.
 
     The last number of the header is the number of the lines that follow.
     """

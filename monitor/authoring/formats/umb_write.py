@@ -114,7 +114,7 @@ def _labels(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
 def _rewards(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the index entries and the members of the rewards.
 
-    They apply to choices, or to branches if successors differ.
+    Rewards apply to choices, or to branches if the rewards of successors differ.
     """
     if choices.rewards is None:
         return {}, {}

@@ -26,7 +26,7 @@ DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper bounds of the classes of distances from the centre, in units of the columns."""
 
 ENOUGH: Final = 10
-"""Number of rows in a state from which its transitions count as known."""
+"""Transitions from a state count as known if at least this number of rows is in the state."""
 
 FEW: Final = 20
 MANY: Final = 1000
@@ -88,7 +88,7 @@ class Numbering:
 
     @property
     def places(self) -> Ints:
-        """The index in a model of each number in use, [size]. Levels are sorted there; other numbers stay."""
+        """The index in a model of each number in use, [size]. A model sorts levels; other numbers stay the same."""
         if self.kind != "levels":
             return np.arange(self.size)
         return np.argsort(np.argsort([float(level) for (level,) in self.known]))

@@ -13,7 +13,7 @@ from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import RecordingError
 
 EXACT: Final = 2**53
-"""Float64 represents every whole number up to this one."""
+"""Float64 represents every whole number up to this number."""
 
 MISSING: Final = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
 """Texts, in lower case, that stand for a missing value among numbers or Booleans."""
@@ -35,7 +35,7 @@ TIME: Final = re.compile(
 AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
 NEARLY_ALL: Final = 10
-"""If at most one value in this many is not a number, it is a mistake. If more are not, the column is text."""
+"""If at most one of 10 values is not a number, these values count as mistakes. If more are not, the column is text."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class RowBatch:
         odd: column -> rows [k] whose value is of another kind than the other values, and so is not in `columns`.
         torn: reason -> numbers [k] of rows that could not be read at all; they are not in `columns`.
         numbers: number of each row in its file, if some rows are torn; None: the numbers are consecutive.
-        coded: reason -> column, and in which rows [n] a value of it was removed because it stands for a missing value.
+        coded: reason -> a column, and the rows [n] in which this column's value was removed because the value stands
+            for a missing value.
     """
 
     columns: Mapping[str, AnyArray]
@@ -173,9 +174,10 @@ NO_TIME: Final = "is no number and no time such as 2026-05-04T07:00:00Z"
 def moments(batch: RowBatch, name: str, *, day_first: bool | None = None) -> tuple[AnyArray, bool | None]:
     """Return a column that orders rows: int64 unchanged, other numbers as float64, times as seconds since 1970.
 
-    A value that is neither is NaN. A time without a zone counts as UTC. Also returns whether days come before months in
-    times such as 04/05/2026, or None if there are no such times. `day_first`: the same for earlier rows. Raises
-    RecordingError if it is not known whether day or month comes first, or if only some times have a zone.
+    A value that is neither a number nor a time is NaN. A time without a zone counts as UTC. Also returns whether days
+    come before months in times such as 04/05/2026, or None if there are no such times. `day_first`: the same for
+    earlier rows. Raises RecordingError if it is not known whether day or month comes first, or if only some times have
+    a zone.
     """
     values = batch.column(name)
     if values.dtype.kind != "U":

@@ -29,7 +29,7 @@ CHANGES: Final = (8, 16)
 """Numbers of edges at changes of the given policies' choices that are tried."""
 
 OTHERS: Final = (1, 2)
-"""Numbers of quantile bins of each column without such an edge that are tried with them."""
+"""Numbers of quantile bins that are tried together with these edges, for each column without such an edge."""
 
 CLUSTERS: Final = (8, 16, 32, 64, 128, 256)
 
@@ -37,7 +37,7 @@ MOST: Final = 20_000
 """Largest number of states of an abstraction. Larger abstractions are not tried, or are given up."""
 
 KEPT: Final = 0.2
-"""Fraction of the paths that are not used here. The chosen abstraction is judged on them."""
+"""Fraction of the paths that are not used here, because the chosen abstraction is judged on these paths."""
 
 EACH: Final = 20
 """Smallest number of sampled rows for each cluster. With fewer rows, this number of clusters is not tried."""

@@ -38,7 +38,7 @@ class Head:
         columns: name -> values [n], for the columns that can be read.
         file: [n] number of the file of each row.
         unreadable: name of any other column -> why it cannot be read.
-        odd: name of a column of numbers -> number of its rows that hold a text, which count as empty.
+        odd: name of a column of numbers -> number of its rows that have a text. These rows count as empty.
         whole: True if these are all rows.
     """
 

@@ -71,9 +71,9 @@ class Proposal:
 
     @property
     def undecided(self) -> list[ColumnRole]:
-        """Columns for which a person must decide: if their role is wrong, the rows are read as other steps.
+        """Columns for which a person must decide, because with a wrong role the rows are read as other steps.
 
-        Of other unsure columns, a wrong role costs accuracy, which held-out episodes measure.
+        For other unsure columns, a wrong role only makes the model less accurate. Held-out episodes measure this.
         """
         return [each for each in self.unsure if set(each.roles) & STRUCTURE or INSTEAD in each.others]
 
@@ -116,7 +116,7 @@ class _Proposing:
         self._names = [*roles.head.columns, *roles.head.unreadable]
         self._messages = are_messages(self._names)
         self._later: dict[bytes, str] = {}
-        """Values in the next rows, as float64 -> the column that has them."""
+        """Bytes of a column's values in the next rows, as float64 -> the name of this column."""
 
     def proposal(self, time_limit: int | None) -> Proposal:
         self._structure.find()
@@ -161,7 +161,7 @@ class _Proposing:
         self._roles.assign(name, None, why, *([INSTEAD] if needed else []), sure=not needed)
 
     def _named_state(self) -> None:
-        """Give the role of the state to columns named like a state. Then no other column gets it."""
+        """Give the role of the state to columns named like a state. Then no other column gets this role."""
         if self._computed or "state" in self._roles.closed or self._roles.having("state") is not None:
             return
         names = list(self._roles.columns)
@@ -178,7 +178,7 @@ class _Proposing:
                     return
 
     def _other(self, name: str) -> ColumnRole:
-        """Return the role of a column whose name does not give it a role that only one column has."""
+        """Return the role of a column, if its name does not stand for a role that only one column can have."""
         for rule in (
             self._nothing,
             self._future,
@@ -267,7 +267,7 @@ class _Proposing:
         return ColumnRole(name, (), why)
 
     def _leads(self, name: str) -> str | None:
-        """Return the column whose value in the next row is this column's value in the row, if there is one."""
+        """Return the column whose values in the next rows are this column's values in the rows, if there is one."""
         values = self._roles.columns[name]
         if len(self._structure.links.before) < PAIRS or self._facts[name].distinct < 3 or values.dtype.kind not in "if":
             return None

@@ -115,7 +115,7 @@ def _constant(tree: ast.expr, name: str) -> list[float]:
 
 
 def _column_alone(tree: ast.expr, name: str) -> tuple[str, tuple[int, ...]]:
-    """Return the column of `x`, `-x` or `abs(x)`, and the signs of its compared values; otherwise no sign."""
+    """Return the column of `x`, `-x` or `abs(x)`, and the signs before its values in comparisons; else no sign."""
     match tree:
         case ast.UnaryOp(op=ast.USub(), operand=part):
             column, signs = _column_alone(part, name)
@@ -150,7 +150,7 @@ def parsed(text: str) -> Condition:
 
 
 def marker_condition(names: Iterable[str], name: str) -> Condition | None:
-    """Return the condition that stands in place of a column's name; None if it is none on the columns `names`.
+    """Return the condition that stands in place of a column's name; None if `name` is no condition on the columns.
 
     >>> marker_condition(["end"], "end in ['crash']").columns, marker_condition(["end"], "end")
     (('end',), None)

@@ -1,4 +1,4 @@
-"""Cross-fitting: each kept episode is forecast by the counts of other episodes, so that all can judge a table."""
+"""Cross-fitting: the counts of other episodes forecast each kept episode, so that all episodes test a table."""
 
 from __future__ import annotations
 

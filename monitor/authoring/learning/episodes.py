@@ -46,9 +46,10 @@ class Encoder(Protocol):
 class Episodes:
     """Reader of one file's rows in batches. It keeps the last row of each open episode.
 
-    A row that lacks a necessary value is left out and listed in `left_out`. It is a gap in its episode: no transition
-    leads to it, from it, or across it. If its episode cannot be read either, it is a gap in every open episode, except
-    where a step counter shows that nothing is missing. Without a column of episodes, no counter can show this.
+    A row that lacks a necessary value is left out and listed in `left_out`. Such a row is a gap in its episode: no
+    transition leads to the row, from the row, or across the row. If the row's episode cannot be read either, the row is
+    a gap in every open episode, except where a step counter shows that nothing is missing. Without a column of
+    episodes, no counter can show this.
 
     Attributes:
         roles, states, actions, conditions: the meaning of the rows.
@@ -81,8 +82,8 @@ class Episodes:
     def read(self, batch: RowBatch) -> Steps:
         """Return the transitions and visits of the next rows.
 
-        Raises RecordingError if the rows as a whole make no sense. If the last row of the batch ends an episode, it
-        waits for the next row, which may be its final state.
+        Raises RecordingError if the rows as a whole make no sense. If the last row of the batch ends an episode, this
+        row waits for the next row, which may be the final state of the episode.
         """
         self.source = batch.source
         fresh = concatenated(self.held, self._encoded(batch))
@@ -104,8 +105,8 @@ class Episodes:
     def goes_on(self, batch: RowBatch) -> bool:
         """Return whether another file, which begins with this batch, continues an episode of this file.
 
-        It does if its first row is in an open episode, and its order is one step later: 1 for a counter, the usual step
-        for times.
+        The other file does if its first row is in an open episode and the order of this row is one step later. One step
+        is 1 for a counter, and the usual step for times.
         """
         roles, batch = self.roles, batch.whole()
         if roles.episode is None or roles.order is None or not self.step or not len(batch):

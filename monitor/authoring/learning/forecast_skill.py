@@ -41,7 +41,7 @@ MOST_ASSUMED: Final = 0.05
 """Largest fraction of forecasts of a good model that rest mostly on what was never recorded."""
 
 NEVER_RECORDED: Final = "rest mostly on what was never recorded"
-"""Beginning of the problem that too many forecasts do so."""
+"""Words in the text of the problem that too many forecasts depend on what was never recorded."""
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ class Events:
         happened: whether the event happened within the horizon.
         episodes: episode of each step.
         base: the base rate, computed from other episodes than the step's.
-        of_ends: fraction of ends within the horizon that have the event, computed likewise; NaN if ends say nothing
-            about the event.
-        ends_base: fraction of steps whose episode ends within the horizon, computed likewise.
+        of_ends: fraction of ends within the horizon that have the event, computed from other episodes; NaN if ends say
+            nothing about the event.
+        ends_base: fraction of steps whose episode ends within the horizon, computed from other episodes.
     """
 
     happened: Bools
@@ -233,7 +233,7 @@ def of_ends(happened: Bools, ended: Bools) -> float:
 
 
 def smoothed(said: Floats, support: Floats, frequency: Floats | float) -> Floats:
-    """Return forecasts as if each had one more step, with the frequency as its outcome. So none is 0 or 1."""
+    """Return forecasts as if each had one more recorded step, whose outcome is the frequency. So none is 0 or 1."""
     return np.asarray((support * said + frequency) / (support + 1))
 
 

@@ -65,7 +65,8 @@ class Holdout:
         fraction: fraction of the paths that are held out.
         begin: position of the held-out part: `begin` 0.2 holds out other paths than `begin` 0.
         train: counts of the other paths.
-        histories: for each of `HISTORIES`, counts by (history, state, action), and by these with the successor.
+        histories: for each of `HISTORIES`, counts by (history, state, action), and counts by (history, state, action,
+            successor).
         full: True if a table of histories has reached its limit.
     """
 

@@ -208,7 +208,7 @@ def _ended_as(where: States) -> Ints | None:
     """Return for each state the state of an episode that has terminated in it.
 
     An end that was not recorded belongs to no state. If there is only one such end, every state without a copy ends in
-    it.
+    the state of this end.
     """
     if not where.ended.any():
         return None
@@ -239,7 +239,7 @@ def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | 
 
 
 def _samples(tally: Tally, where: States) -> tuple[AnyArray | None, Ints | None]:
-    """Return a uniform sample of the inputs recorded in each state, and their states; None if no state has several."""
+    """Return a uniform sample of each state's recorded inputs, and the inputs' states; None if no state has several."""
     table = tally.visited
     width = table["sample"].shape[1]
     live = np.flatnonzero(~is_end(table.keys)) if width else np.zeros(0, np.int64)

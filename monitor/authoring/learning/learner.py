@@ -121,9 +121,9 @@ class Learner:
 
     @property
     def runs_on(self) -> bool:
-        """True if the column of the order runs on over episodes, so that episodes that begin late are complete.
+        """True if the order continues from episode to episode, so that episodes that begin late are complete.
 
-        It runs on if most late episodes continue the count of the row before, or if most episodes begin late. The
+        This is assumed if most late episodes continue the count of the row before, or if most episodes begin late. The
         second criterion does not apply to messages, because they begin with 0.
         """
         starts, late = self.tally.visited["starts"].sum(), self.tally.visited["late"].sum()

@@ -43,7 +43,7 @@ class RowLimit:
     """Limit of the rows that may be left out: a fraction of all rows, or a number.
 
     `text`: the limit as it was given. `missing`: a limit of its own for rows in which only a value is missing; None:
-    they count like all others.
+    these rows count towards the common limit.
     """
 
     text: str

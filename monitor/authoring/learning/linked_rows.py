@@ -12,13 +12,13 @@ from monitor.authoring.learning.columns import Roles
 from monitor.errors import RecordingError
 
 FEW_PAIRS: Final = 100
-"""From this number of differences, a step counter is recognised if most are 1. With fewer, more must be 1 than 0."""
+"""With at least this number of differences, most must be 1 for a step counter. With fewer, more must be 1 than 0."""
 
 STEADY: Final = 0.95
 """Times have a usual step, their median, if this fraction of the differences is within a tenth of it."""
 
 FEW_STEPS: Final = 10
-"""Smallest number of differences for a usual step. One of them may always deviate."""
+"""Smallest number of differences for a usual step. One difference may always deviate."""
 
 LONGER: Final = 1.5
 """A difference of more than this number of usual steps is a gap."""
@@ -51,7 +51,7 @@ def usual_step(rise: AnyArray) -> float:
 def unordered(where: str, name: str, values: tuple[float, float], episode: str | None) -> RecordingError:
     """Return the error for a row whose order is not above the order of the row before.
 
-    `values`: order of the row before, and of the row. `episode`: name of the episode, if a column has it.
+    `values`: order of the row before, and order of the row. `episode`: name of the episode, if a column has it.
     """
     before, after = values
     inside = "" if episode is None else f" in episode {episode!r:.80}"
@@ -104,7 +104,7 @@ class LinkedRows:
 
     Attributes ([n] each): `before`: index of the row before on the same path, or -1. `start`: True for the first row of
     an episode. `late`: True for a first row if the beginning of its episode may be missing. `recorded`: True if the row
-    has the state after its step. `final_state`: True if the row has no step; directly after the last step of an
+    has the state after the row's step. `final_state`: True if the row has no step; directly after the last step of an
     episode, such a row is the final state. `has_final_state`: True if a final state follows. `taken`: number of steps
     of the episode before the row. `unordered`: True if the row's order does not fit; if any row is unordered, the other
     attributes are not set. `segment`, `episode`: number of the first row of the path and of the episode, which gaps
@@ -210,7 +210,7 @@ class LinkedRows:
         self.columns = {**self.columns, "@terminated": self.terminated, "@truncated": self.truncated}
 
     def _count_steps(self, linked: Bools, rise: AnyArray, lost: Ints) -> None:
-        """Set the number of steps of its episode before each row, including missing steps.
+        """Set for each row the number of earlier steps in the row's episode, including missing steps.
 
         `linked`: whether a row continues the episode of the row before, perhaps after a gap. `rise`: rise of the order
         from the row before. `lost`: number of rows directly before that were left out. All are in the sorted order.

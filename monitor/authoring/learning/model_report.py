@@ -42,7 +42,7 @@ NOT_MARKOV: Final = "the states are not Markov"
 POWER: Final = 0.9
 
 Z: Final = 3.0
-"""A difference counts as real from this number of standard errors: error rate 0.0027 for each difference."""
+"""A difference of at least this number of standard errors is real: error rate 0.0027 for each difference."""
 
 
 @dataclass(frozen=True)
@@ -273,15 +273,15 @@ def _kinds(train: Tally, held: HeldOut) -> Floats:
 def detectable(error: float, draws: Floats, kinds: Floats) -> float:
     """Return the information, in nats a step, with which a history's gain is real with probability `POWER`.
 
-    Of I nats, the counts of `draws` steps like a held-out step give I (1 - (C / (draws + C))^2), where C is
-    `HISTORY_CONCENTRATION`, as long as a small effect is quadratic. Learning the counts costs draws (kinds - 1) / 2
-    (draws + C)^2, the variance of the estimated distribution in relative entropy. The variance of a log likelihood
-    ratio is twice its mean (Kullback 1959, chapter 5). The result is found by bisection.
+    If the history has I nats of information, the counts of `draws` steps like a held-out step give I (1 - (C / (draws +
+    C))^2) nats, where C is `HISTORY_CONCENTRATION`, as long as a small effect is quadratic. Learning the counts costs
+    draws (kinds - 1) / 2 (draws + C)^2, the variance of the estimated distribution in relative entropy. The variance of
+    a log likelihood ratio is twice its mean (Kullback 1959, chapter 5). The result is found by bisection.
 
     Args:
         error: standard error of the gain without an effect.
         draws: number of training steps with the same history, state and action, for each held-out step [n].
-        kinds: number of different successors there, [n].
+        kinds: number of different successors in the row of each held-out step, [n].
     """
     if not len(draws):
         return np.inf
@@ -353,7 +353,7 @@ class Chain:
     def assumed(self, label: Bools, horizon: int) -> Floats:
         """Return the part of each forecast that comes from states that were never left in the recordings, [S].
 
-        What follows there is not known. If the label holds in `elsewhere`, it is assumed to follow.
+        What follows these states is not known. If the label holds in `elsewhere`, the label is assumed to follow.
         """
         known = label & (np.arange(len(label)) != self.states.elsewhere)
         return self.forecasts(label, horizon) - self.forecasts(known, horizon)
@@ -401,7 +401,7 @@ def _far(count: int, predicted: float, frequency: float) -> bool:
 
 
 def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
-    """Return the states of each held-out path, and whether it ends in an end.
+    """Return the states of each held-out path, and whether the path ends in an end of an episode.
 
     Paths are cut where steps do not follow.
     """
@@ -419,7 +419,7 @@ def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
 
 
 def _scarce(chain: Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
-    """Return the ten rows with the largest occupancy times spread of later values, over the root of their visits."""
+    """Return the ten rows with the largest score: occupancy times spread of later values, divided by sqrt(visits)."""
     values = chain.forecasts(label, HORIZONS[-1])[chain.target]
     keys, places = np.unique(chain.row, return_inverse=True)
     visits = chain.train.transitions["visits"].astype(np.float64)

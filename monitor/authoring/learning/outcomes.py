@@ -52,12 +52,12 @@ class Outcomes:
             self._kept += int(out.sum())
 
     def events(self, horizon: int, *, assumed: bool = True) -> tuple[Bools, Bools]:
-        """Return which forecasts after each transition count, [n, L], and which of them came true, [n, L].
+        """Return which forecasts after each transition are judged, [n, L], and which of these came true, [n, L].
 
-        A forecast counts if the label does not hold yet, and the recording continues for `horizon` steps or until the
-        end of the episode. It does not count if a value that the label needs is missing, now or before the label holds.
-        Paths come one after another, as in `Holdout.held`. At an end whose state was not recorded, an unsafe label
-        holds, as in tables; with `assumed` False it is missing there.
+        A forecast is judged if the label does not hold yet, and the recording continues for `horizon` steps or until
+        the end of the episode. The forecast is not judged if a value that the label needs is missing, now or before the
+        label holds. Paths come one after another, as in `Holdout.held`. At an end whose state was not recorded, an
+        unsafe label holds, as in tables; with `assumed` False this label is missing at such an end.
         """
         arrived, unmeasured, lost, ended, path, _ = self._joined()
         arrived, unmeasured = (arrived | (lost & self.unsafe), unmeasured) if assumed else (arrived, unmeasured | lost)

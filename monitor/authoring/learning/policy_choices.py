@@ -1,8 +1,8 @@
 """What given policies do on recorded rows: where their choices change, and states that mix different choices.
 
 If a state contains rows on which the agent acts differently, the outcomes of its actions were recorded in different
-situations, and comparing them in this state misleads (confounding, as in Pearl 2009, chapter 3). If the alternative
-acts differently there, the state does not determine what it would do.
+situations, and comparing these outcomes in this state misleads (confounding, as in Pearl 2009, chapter 3). If the
+alternative acts differently there, the state does not determine what it would do.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.model_problem import ModelProblem
 
 FEW: Final = 0.05
-"""Fraction of a state's rows on which a policy may choose other actions, one by one, without the state being mixed."""
+"""An action that a policy chooses on at most this fraction of a state's rows does not make the state mixed."""
 
 MOST_MIXED: Final = 0.1
 """Largest fraction of the steps in mixed states of a good model.
 
-At most half of the rows of a state have another choice than its most frequent one. So at this limit the choice of the
-state differs from the policy on at most 5 % of the steps, which is also the limit for imitations in worlds.
+At most half of the rows of a state have another choice than the state's most frequent choice. So at this limit the
+choice of the state differs from the policy on at most 5 % of the steps, which is also the limit for imitations in
+worlds.
 """
 
 ROWS: Final = 40_000
@@ -58,7 +59,7 @@ class PolicyChoices:
     given: frozenset[str]
 
     def mixed(self, states: Numbering) -> dict[str, float]:
-        """Return for each given policy the fraction of its rows that are in states with different choices of it.
+        """Return for each given policy the fraction of its rows in states in which the policy's choices differ.
 
         `states`: its numbering may get new states; pass a copy.
         """
@@ -159,7 +160,7 @@ class _Split:
 
 
 class _Queue:
-    """Splits, of which the one with the largest gain is next; of equal ones the one that was offered first."""
+    """Splits. The next split has the largest gain. Among equal gains, the next split is the one offered first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, _Split]] = []

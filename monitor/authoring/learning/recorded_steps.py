@@ -28,7 +28,7 @@ class Steps:
         episode: number of the episode of a transition.
         earlier: [n, 2] state and action one step earlier on the same path; -1: not known.
         arrived: [n, L] whether the labels' conditions hold after the transition, independent of its state.
-        unmeasured: [n, L] whether these are unknown because a value is missing in a state that was recorded.
+        unmeasured: [n, L] whether these conditions are unknown because a value is missing in a state that was recorded.
         visited: codes of visited states.
         holds: [m, L] whether the labels hold there.
         known: [m, L] whether this is known.
@@ -36,7 +36,7 @@ class Steps:
         starts: codes of first states of episodes.
         late: codes of first states of episodes that begin later than at step 1, so that their beginning may be missing.
         continued: number of late episodes that continue the count of the row before, which is of another episode.
-        alone: number of episodes that begin here, minus those with a transition from their first row.
+        alone: number of episodes that begin here, minus the number of episodes with a transition from their first row.
         gaps: number of places where steps are missing.
         mismatches: number of recorded next states that differ from the state of the next row.
     """
@@ -200,9 +200,9 @@ def _holds(
 ) -> tuple[Bools, Bools]:
     """Return where the labels surely hold in the rows `at`, [n, L], and where it is unknown whether they hold.
 
-    `instead`: columns in place of the recorded ones. If it is None, the rows stand for the ends of their steps, whose
-    states are unknown. Then only the reward and the markers are known and, for a condition that uses one of these, the
-    columns of the row that are not of the state.
+    `instead`: columns in place of the recorded ones. If `instead` is None, the rows stand for the ends of their steps,
+    whose states are unknown. Then only the reward and the markers are known and, for a condition that uses one of
+    these, the columns of the row that are not of the state.
     """
     if not conditions:
         return np.zeros((len(at), 0), np.bool_), np.zeros((len(at), 0), np.bool_)

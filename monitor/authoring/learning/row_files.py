@@ -29,7 +29,7 @@ CELLS: Final = 1 << 21
 """Number of values of a batch. If there are many columns, fewer rows are read at once."""
 
 TEXT: Final = 1 << 26
-"""Bytes of the text of a batch, and of one of its columns as an array, in which all rows are as wide as the widest."""
+"""Bytes of the text of a batch, and of a column of the batch as an array with all rows as wide as the widest."""
 
 LINE: Final = 4 << 20
 """Largest number of bytes of a line of a CSV file or of JSON lines, and of a message of an MCAP file."""
@@ -39,7 +39,7 @@ COLUMNS: Final = 1 << 16
 
 ROWS_A_BYTE: Final = 100
 FREE_ROWS: Final = 1_000_000
-"""A file has at most this number of rows, and `ROWS_A_BYTE` more for each of its bytes.
+"""A file has at most this number of rows, plus `ROWS_A_BYTE` rows for each byte of the file.
 
 Constant columns take few bytes.
 """
@@ -108,7 +108,7 @@ class RowFile(Protocol):
 
 
 class RowsOf:
-    """Rows made of those of another file. Everything is as in that file, unless a class says otherwise."""
+    """Rows made of the rows of another file. Everything is as in the other file, unless a class says otherwise."""
 
     def __init__(self, rows: RowFile) -> None:
         self.path = rows.path
@@ -146,7 +146,7 @@ class RowsOf:
 class FileRows:
     """Batches of one file.
 
-    The first one can be read ahead. `wanted`: names of columns. `begin`: position to begin at.
+    The first batch can be read ahead. `wanted`: names of columns. `begin`: position to begin at.
     """
 
     def __init__(self, source: RowFile, wanted: Sequence[str], begin: FilePosition = START) -> None:
@@ -255,7 +255,7 @@ def no_column(source: RowFile, name: str, names: Iterable[str]) -> RecordingErro
 
 
 def refuse_rows(path: Path, rows: int, size: int) -> None:
-    """Refuse more rows than a file of `size` bytes may have, so that its size limits the time to read it."""
+    """Refuse more rows than a file of `size` bytes may have, so that the size limits the time for reading."""
     if rows > FREE_ROWS + ROWS_A_BYTE * size:
         raise RecordingError(
             f"{path}: has {rows:,} rows or more in {size:,} bytes; at most {ROWS_A_BYTE:,} for each byte are read, and "

@@ -49,7 +49,7 @@ class RowStructure:
     """Search for the columns that cut rows into steps and episodes; `roles` gets what it finds.
 
     Attributes:
-        links: pairs of consecutive rows of an episode. Before `find`: of a file.
+        links: pairs of consecutive rows of an episode. Before `find`, pairs of consecutive rows of a file.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RowStructure:
         self.links: Links = self._over
 
     def find(self) -> None:
-        """Find the columns of the episode, the order and the action, and the end markers and rewards named so."""
+        """Find the columns of the episode, the order and the action, and end markers and rewards with known names."""
         self._ends_and_rewards()
         self._episode_and_order()
         self._action()
@@ -177,7 +177,7 @@ class RowStructure:
         return [name for name in every if self._facts[name].distinct > 1]
 
     def _counts(self, name: str) -> bool:
-        """Return whether a column rises by 1 within episodes. Without a column of the episode, it must restart."""
+        """Return whether a column rises by 1 within episodes. If no column has the episode, it must restart."""
         episode = self._roles.having("episode")
         if episode is not None and episode not in self._facts:
             return False
@@ -284,7 +284,7 @@ class RowStructure:
     def time_limit(self) -> int:
         """Treat ends as cuts if all of them come after the same number of steps.
 
-        If only some of them do, note it and return that number of steps.
+        If only some of them do, note this and return this number of steps.
         """
         name = self._roles.having("terminated")
         if name not in self._facts or len(self.links.before) < PAIRS:

@@ -126,7 +126,8 @@ def doubtful_values(values: AnyArray) -> list[FarValue]:
 
     These are the largest and the smallest number if it has a form that loggers use for a missing value and lies outside
     the others by half their range; one or two negative whole numbers among numbers that are otherwise never negative;
-    and texts that may say that there is no value. They are never taken for missing: they may be readings.
+    and texts that may say that there is no value. None of these values is taken for missing, because they may be
+    readings.
 
     >>> [(one.value, one.why) for one in doubtful_values(np.array([*range(100)] * 9 + [255, -1, -1]))]
     [(-1.0, 'rare, the others are never negative'), (255.0, 'rare, outside the others')]
@@ -167,7 +168,7 @@ def doubtful_values(values: AnyArray) -> list[FarValue]:
 def missing_texts(values: AnyArray) -> tuple[str, ...]:
     """Return the texts of a column [n] that stand for a missing value. `none` and `na` may be names.
 
-    So may any text in more than the fraction `COMMON` of the rows.
+    Any text in more than the fraction `COMMON` of the rows may also be a name.
 
     >>> missing_texts(np.array(["av1", "none"] * 40 + ["NaN", "???", ""]))
     ('???', 'NaN')

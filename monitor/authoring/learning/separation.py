@@ -22,11 +22,11 @@ from monitor.authoring.learning.state_codes import base_of, is_end, unknown_at
 from monitor.authoring.learning.tally import ACTION_BITS, Tally
 
 MISSED: Final = 0.02
-"""A label is reported from this fraction of its visits in states without the label."""
+"""A label is reported if at least this fraction of its visits is in states without the label."""
 
 ENDING: Final = 0.1
 FEW_ENDS: Final = 5
-"""Episodes ending in states that were never left are reported from this number of them, if the fraction is `ENDING`."""
+"""Episodes that end in never-left states are reported if they are at least this many, and the fraction `ENDING`."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
@@ -120,9 +120,9 @@ def unrecorded(learner: Learner) -> list[str]:
 
 
 def _of_the_step(condition: Condition, roles: Roles) -> str:
-    """Return a condition on the last step that replaces this one.
+    """Return a condition on the last step that replaces the given condition.
 
-    If it uses no column of the state, add the end marker.
+    The new condition is the end marker and, if the given condition uses no column of the state, the given condition.
     """
     marker = roles.terminated or "done"
     if not roles.of_state.isdisjoint(condition.columns):

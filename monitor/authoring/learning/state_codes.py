@@ -17,8 +17,8 @@ An end whose state was not recorded has a code for each set of true and of unkno
 ENDS: Final = 1 << (2 * MAX_LABELS)
 """Codes below this number are ends whose state was not recorded.
 
-They have a bit for each label that holds at the end, then a bit for each label that is unknown there. From this number
-on, each state has two codes: the state itself, and its absorbing copy for episodes that terminate in it.
+These codes have a bit for each label that holds at the end, then a bit for each label that is unknown there. From this
+number on, each state has two codes: the state itself, and its absorbing copy for episodes that terminate in it.
 """
 
 

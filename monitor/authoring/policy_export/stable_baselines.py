@@ -40,7 +40,8 @@ class _Algorithm:
         package: package of the algorithm.
         kind: kind of its scores.
         module: first part of the name of its policies' module; empty: a class of the user, or one of several.
-        setting: a setting that is in its files, but not in those of the algorithms after it.
+        setting: a setting that is in the files of this algorithm, but not in the files of the algorithms after it in
+            the list.
     """
 
     package: str
@@ -89,7 +90,8 @@ def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of an agent. The original is the agent's `predict` in every state, after normalisation.
 
     Raises PolicyError if the policy is recurrent, if the algorithm or a space is not supported, if torch cannot export
-    it, or if it was trained on normalised observations and the request does not say how.
+    the policy, or if the policy was trained on normalised observations and the request does not say how they were
+    normalised.
     """
     where = f"policy {request.source}"
     torch = torch_or_error(request.source)
@@ -300,7 +302,8 @@ def as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None,
 
     An agent keeps the last observation of its training, and also the raw observation of the environment. On-policy
     algorithms keep the raw one only under VecNormalize. Raises PolicyError if the agent learned under VecNormalize and
-    the request does not give the statistics, or if it did not and the request gives statistics.
+    the request does not give the statistics, or if the agent learned without VecNormalize and the request gives
+    statistics.
     """
     from gymnasium.spaces import Box  # noqa: PLC0415 - of stable-baselines3
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: PLC0415 - likewise

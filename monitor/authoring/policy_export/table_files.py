@@ -27,7 +27,7 @@ LARGEST_TEXT = 64 << 20
 def read_table(model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a table file.
 
-    Raises PolicyError if it is unreadable, malformed, or not of the model's shape. A CSV file with a header
+    Raises PolicyError if the file is unreadable, malformed, or not of the model's shape. A CSV file with a header
     `state,action` has one line for each state in any order, by number or by name. Without a header, line s has the
     action of state s, or A numbers.
     """

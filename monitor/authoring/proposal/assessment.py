@@ -54,7 +54,7 @@ class Assessment:
 
     Attributes:
         label: the event.
-        skills: skill of its forecasts for each horizon.
+        skills: skill of the event's forecasts for each horizon.
         problems: further reasons why the model is not good enough.
         past: gains in forecasts from knowing more of the past, if the model has states.
         bases: what the formula's values rest on at the start, as in `Engines.rests_on`.
@@ -91,7 +91,7 @@ class Assessment:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The problems, and that too many of the main forecasts rest on what was never recorded."""
+        """The problems, also if too many of the main forecasts rest on what was never recorded."""
         said = any(NEVER_RECORDED in each for each in self.problems)
         return (*self.problems, *([self.main.problem] if self.main and self.main.problem and not said else []))
 

@@ -1,14 +1,14 @@
-"""Calibration of the belief: of the states said to have some probability, how often was the agent really there?
+"""Calibration of the belief: how often was the agent really in a state that had some probability?
 
 The belief at a step is filtered, not smoothed: it is the distribution of the state given all observations and actions
-up to this step, as in `Verdict.belief`. True states are only compared with it, so they change no belief.
+up to this step, as in `Verdict.belief`. True states are only compared with the belief, so they change no belief.
 
-Each true state depends on the one before, so the outcomes of one episode are not independent, and given the
-observations they are no martingale either. But the first state of an episode that gets a probability in some tenth,
-known from observations alone, is the true one with this probability. These first states, one for each episode, are
-independent, so the exact interval of Clopper & Pearson (1934) holds for them. It is conservative, because their
-probabilities differ a little (W. Hoeffding, "On the distribution of the number of successes in independent trials",
-1956).
+Each true state depends on the one before, so the outcomes of one episode are not independent. Given the observations,
+they are no martingale either. But consider the first state of an episode whose probability is in a given tenth. The
+observations alone determine which state this is, so it is the true state with this probability. These first states, one
+for each episode, are independent, so the exact interval of Clopper & Pearson (1934) holds for them. The interval is
+conservative, because the probabilities of these states differ a little (W. Hoeffding, "On the distribution of the
+number of successes in independent trials", 1956).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ EACH: Final = ERROR / BINS
 class BeliefTenth:
     """The states whose probability was in one tenth of [0, 1].
 
-    `every`: at all steps; neighbouring steps depend on each other, so its interval means nothing. `first`: the first
-    such state of each episode.
+    `every`: the states at all steps. Neighbouring steps depend on each other, so the interval of `every` means nothing.
+    `first`: the first such state of each episode.
     """
 
     every: Point

@@ -48,11 +48,11 @@ def guarded(
 ) -> list[Guarded]:
     """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
-    The first result is without a guard, then there is one for each of `HOLDS`. The results are exact in the model, as a
-    Markov chain of the state and the remaining steps of the takeover. The alarm is assumed to fire if the agent's own
-    policy misses the formula's threshold from now on, and to want a takeover if the fallback meets it. Earlier
-    observations and the monitor's delay are ignored. `policies`: as for `monitor.values`, with `nominal` and
-    `fallback`.
+    The first result is without a guard. The next results are for the lengths in `HOLDS`. The results are exact in the
+    model, as a Markov chain of the state and the remaining steps of the takeover. The alarm is assumed to fire if the
+    agent's own policy misses the formula's threshold from now on. The alarm then wants a takeover if the fallback meets
+    this threshold. Earlier observations and the monitor's delay are ignored. `policies`: as for `monitor.values`, with
+    `nominal` and `fallback`.
     """
     goal = f'P=? [ G<={candidate.horizon} !"{candidate.label}" ]'
     fires = values(goal, model=model, policies=policies) < candidate.threshold
@@ -72,7 +72,7 @@ def guarded(
 
 
 def proposed(rows: Sequence[Guarded]) -> int | None:
-    """Return the longest length whose further steps are `WORTH` it; None if a guard saves no unsafe episode."""
+    """Return the longest length whose last steps save enough (`WORTH`); None if a guard saves no unsafe episode."""
     if not rows or rows[-1].unsafe >= rows[0].unsafe:
         return None
     best = rows[1]

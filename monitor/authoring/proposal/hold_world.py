@@ -51,9 +51,10 @@ def guarded_in_world(
 ) -> list[Guarded]:
     """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
-    The first result is without a guard, then there is one for each of `HOLDS`. Episodes are simulated in the world.
-    `table`, the world as a table over recorded states with the policies on it, says whether the alarm fires in a state.
-    The rules are those of `hold.guarded`. Inputs are resampled from the first inputs of a path, if the world resamples.
+    The first result is without a guard. The next results are for the lengths in `HOLDS`. Episodes are simulated in the
+    world. `table` is the world as a table over recorded states, with the policies on this table. It says whether the
+    alarm fires in a state. The rules are those of `hold.guarded`. Inputs are resampled from the first inputs of a path,
+    if the world resamples.
     """
     paths, numbers = recorded
     first = np.array([path.states[0] for path in paths])

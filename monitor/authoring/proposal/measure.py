@@ -67,14 +67,14 @@ class Measured:
 
     Attributes:
         candidate: the formula.
-        steps, answered: number of steps of the paths, and of verdicts on them.
+        steps, answered: number of steps of the paths, and number of verdicts on these steps.
         alarms: number of alarms.
         false: number of alarms that are not followed by an unsafe event within the horizon.
-        events, preceded: number of unsafe events, and of those with an alarm within the horizon before them. An alarm
-            that has fired for longer does not count.
-        lead: median number of steps from that alarm to the event, or None.
-        regret, unavoidable: number of verdicts that the requirement is violated: the fallback would have met it, or
-            not.
+        events, preceded: number of unsafe events, and number of unsafe events with an alarm within the horizon before
+            the event. An alarm that began earlier does not count.
+        lead: median number of steps from such an alarm to its event, or None.
+        regret, unavoidable: number of verdicts that the requirement is violated, where the fallback would have met the
+            requirement (`regret`) or would not (`unavoidable`).
         first: number of the path with the first alarm that preceded an event, else with the first alarm, or None.
         leads: number of steps from each such alarm to its event.
         paths: the counts of each path.
@@ -169,7 +169,7 @@ def measured(
 def value_formulas(candidates: Sequence[CandidateFormula]) -> dict[str, FormulaSpec]:
     """Return text -> formula, for the values that candidates compare with their thresholds.
 
-    The formulas have no bands, because no candidate uses them and they cost as much as verdicts on a hundred models.
+    The formulas have no bands, because no candidate uses bands, and bands cost as much as verdicts on a hundred models.
     """
     texts = dict.fromkeys(text for each in candidates for text in _values_of(each))
     return {text: FormulaSpec(f"v{i}", text, bands="off") for i, text in enumerate(texts)}

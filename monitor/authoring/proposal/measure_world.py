@@ -68,9 +68,9 @@ def replayed_alone(
 ) -> Measured:
     """Return the figures of one formula, with a new monitor for each path.
 
-    Noise depends on agent, episode, step and number of the test. So `cfmon replay` of such a path alone, by the same
-    agent in its episode 1, draws the same noise and raises the same alarms. `names`: names of the actions. `unsafe`:
-    whether each state of the paths is unsafe.
+    Noise depends on agent, episode, step and number of the test. So if `cfmon replay` gets such a path alone, as
+    episode 1 of the same agent, it draws the same noise and raises the same alarms. `names`: names of the actions.
+    `unsafe`: whether each state of the paths is unsafe.
     """
     paths, numbers = recorded
     trace, done = FormulaTrace(), 0

@@ -32,7 +32,7 @@ def action_frequencies(model: MDP) -> tuple[Floats, Bools]:
 
 
 def constant_policy(model: MDP, action: int) -> Ints:
-    """Return the policy [S] that always takes `action`. Raises ModelError if it is unavailable in some state."""
+    """Return the policy [S] that always takes `action`. Raises ModelError if some state lacks the action."""
     missing = np.flatnonzero(~model.availability[:, action])
     if missing.size:
         taken = f"fallback do({model.named_actions.sent(action)})"

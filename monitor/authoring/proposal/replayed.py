@@ -1,7 +1,7 @@
 """Formulas of a configuration on recorded steps: their forecasts, their alarms, and the outcomes.
 
-The steps go through a monitor with the formulas and, for each event, a query of its probability from now on. Whether
-the event happened is read from the recorded states.
+The steps go through a monitor with the formulas and, for each event, a query of the event's probability from now on.
+Whether the event happened is read from the recorded states.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Event:
 
 
 def event_of(text: str) -> Event | None:
-    """Return the event that a formula avoids; None if its goal is not of the form `P>=p [ G<=h CONDITION ]`."""
+    """Return the event that a formula avoids; None if the goal is not of the form `P>=p [ G<=h CONDITION ]`."""
     formula = parse(text)
     goal = formula.goal if isinstance(formula, Regret) else formula
     if not isinstance(goal, Goal) or goal.test is None or goal.test.comparison not in (">=", ">"):

@@ -49,9 +49,10 @@ def horizons(horizon: int) -> list[int]:
 def chosen(rows: Sequence[Measured]) -> tuple[Measured, str]:
     """Return the candidate to use, and the rule that chose it as a sentence.
 
-    If a candidate preceded an unsafe event, the best F1 score wins; if equal, the fewest alarms. Otherwise the highest
-    threshold with at most one alarm in 1,000 steps wins or, without such a candidate, the fewest alarms. If still
-    equal, the longer horizon wins.
+    If an alarm of a candidate preceded an unsafe event, the candidate with the best F1 score wins. Among equal scores,
+    the candidate with the fewest alarms wins. Otherwise the candidate with the highest threshold and at most one alarm
+    in 1,000 steps wins. If there is no such candidate, the candidate with the fewest alarms wins. Among candidates that
+    are still equal, the longer horizon wins.
     """
     if any(row.balance for row in rows):
         best = max(rows, key=lambda row: (row.balance, -row.alarms, row.candidate.threshold, row.candidate.horizon))
