@@ -87,7 +87,7 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
 
 
 def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
-    """Draw the future of each world from the takeover: the chance of meeting the requirement, up to its value."""
+    """Draw the chance of meeting the requirement in each world, step by step. The last chance is the world's value."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     heading, curves = _outlook(alarm, branches)
     if alarm.difference:
