@@ -56,7 +56,10 @@ class SessionConfig:
 
 
 class Dial:
-    """One attempt to reach a broker, in a thread of its own. The attempt may take longer than the caller waits."""
+    """One attempt to reach a broker, in a thread of its own.
+
+    The attempt may continue after the caller has stopped waiting.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -79,9 +82,10 @@ class Dial:
     def acknowledge(self) -> None:
         """Make TCP acknowledge the bytes read at once, if the system supports this (Linux).
 
-        Brokers use Nagle's algorithm (RFC 896): they hold back further small packets until earlier bytes are
-        acknowledged. TCP acknowledges them with the next bytes that we write, or after up to 40 ms; after a PUBACK for
-        an alert we write nothing. The setting does not last (tcp(7)), so this is called after each read.
+        Brokers use Nagle's algorithm (RFC 896): they hold back further small packets until TCP has acknowledged the
+        earlier bytes. Our TCP acknowledges bytes together with the next bytes that we write, or after up to 40 ms, and
+        after a PUBACK for an alert we write nothing. The system resets the setting (tcp(7)), so call this method after
+        each read.
         """
         if QUICKACK is not None and self.socket is not None:
             with suppress(OSError):

@@ -3,8 +3,8 @@
 To add one, write a class with these three methods in a module of its own, and list it in `sinks.Sinks`.
 
 The broker and webhooks are no sinks. Their messages are written to the store in the transaction of the events that
-caused them, and an outbox keeps each message until it is acknowledged. A sink gets the notices of an event after that
-transaction, so it may lose the last notices in a crash, and never has to undo one.
+caused them, and an outbox keeps each message until it is acknowledged. A sink gets the notices of an event after the
+transaction of the event. So it may lose the last notices in a crash, but it never has to undo a notice.
 """
 
 from __future__ import annotations

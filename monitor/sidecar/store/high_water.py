@@ -54,7 +54,7 @@ class HighWaterMark:
             self._written = False
 
     def intact(self) -> bool:
-        """Return whether `path` is still the file that was written."""
+        """Return whether the file at `path` is still the file that this object wrote."""
         if self._descriptor is None:
             return True
         try:

@@ -1,8 +1,9 @@
 """Access control in front of all pages: methods, host names, bearer token.
 
-On loopback without a token, only requests for a loopback name are answered. Otherwise a web page open on this machine
-could have its own name resolved to 127.0.0.1 and read everything through the browser (DNS rebinding), unless a token
-is required. Beyond loopback, orchestrators probe by address, so names are checked only if `http.hosts` is set.
+On loopback without a token, only requests for a loopback name are answered. Otherwise a web page that is open on this
+machine could let its own name resolve to 127.0.0.1 and read everything through the browser (DNS rebinding). If a token
+is required, this is impossible. Beyond loopback, orchestrators probe by address, so names are checked only if
+`http.hosts` is set.
 """
 
 from __future__ import annotations
