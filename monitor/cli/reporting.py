@@ -153,7 +153,7 @@ def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Ins
 def _assessed(
     spec: FormulaSpec, event: Event | None, replay: Replay, loaded: Loaded, bases: Mapping[str, RestsOn]
 ) -> Assessment:
-    """Return the verdict on a formula. `bases`: what the formula's values rest on."""
+    """Return the verdict on a formula. `bases`: the recordings on which the formula's values rest."""
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
 
     if event is None:

@@ -223,8 +223,8 @@ class StatusView:
     def seeing(self) -> bool:
         """Return whether any formula can be evaluated. False if every formula of every agent is blind.
 
-        Formulas that are blind because the model is contradicted or the agent is idle do not count as blind here: in
-        the first case there are still answers, in the second case none are needed.
+        A formula that is blind for a reason in `READY`, for example an idle agent, does not count as blind here. Such a
+        reason does not lie in the monitor.
         """
         with self._lock:
             rows = [row for agent in self._agents.values() for row in agent.rows.values()]
@@ -313,7 +313,7 @@ class StatusView:
     # ---- showing ----
 
     def _live(self, alarm: AlarmRecord) -> dict[str, Any] | None:
-        """Return the newest alert of a firing alarm, with the newest verdict; None if it does not fire or is unknown."""
+        """Return the newest alert of an alarm, with the newest verdict; None if it does not fire or is unknown."""
         agent = self._agents.get(alarm.agent)
         row = None if agent is None else agent.rows.get(alarm.formula)
         alert = None if row is None or alarm.state != "firing" else row.newest_alert()
