@@ -90,9 +90,10 @@ def _by_dask(plan: Mapping[int, Sequence[Partition]], workers: int, scheduler: s
 
 
 def _computed(partition: Partition, before: str | MonitorError | None) -> str | MonitorError:
-    """Compute a partition in a worker; return its key, or a user's error, which Dask would log as a bug if raised.
+    """Compute a partition in a worker; return its key, or a user's error.
 
-    `before`: key or error of the day before. An error ends the bucket.
+    The error is returned, because Dask would log a raised error as a bug. `before`: key or error of the day before. An
+    error ends the bucket.
     """
     if isinstance(before, MonitorError):
         return before

@@ -176,7 +176,7 @@ def export(
 
 
 def _png(picture: str) -> bytes:
-    """Return the picture as PNG at twice its size. The bundled font makes it the same on every machine."""
+    """Return the picture as PNG at twice its size. With the bundled font, the PNG is the same on every machine."""
     from importlib.resources import files  # noqa: PLC0415 - only here
 
     try:

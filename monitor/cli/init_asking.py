@@ -27,7 +27,7 @@ EXAMPLE: Final = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done
 
 
 def on_terminals() -> bool:
-    """Return whether the user can be asked, which needs a terminal for both input and output."""
+    """Return whether the user can be asked. This needs a terminal for both input and output."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

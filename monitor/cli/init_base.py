@@ -85,7 +85,7 @@ class InitBase(ABC):
         counts: numbers of its states or features, and of its actions.
         encoder: `state_encoder` of the configuration.
         label: label that holds in unsafe states.
-        paths: paths of the agent; empty until they are simulated, which needs the agent's policy.
+        paths: paths of the agent; empty until they are simulated; the simulation needs the agent's policy.
         measured_on: description of the paths.
         unsafe: [S] True for each unsafe state of the paths.
         notes: sentences on how the model was made.

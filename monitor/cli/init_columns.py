@@ -395,7 +395,7 @@ class RecordedColumns:
 
 
 def _columns_of(unsafe: str | None, names: Sequence[str]) -> set[str]:
-    """Return the columns in a condition `NAME: CONDITION`; none if it cannot be read, which is reported later."""
+    """Return the columns in a condition `NAME: CONDITION`; none if the condition is unreadable (reported later)."""
     try:
         return set(parsed(unsafe or "").columns) & set(names)
     except ModelError:

@@ -179,7 +179,7 @@ class TableBase(InitBase):
         return guarded(self.before, self.policies, best, self.paths)
 
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
-        """Return the states of a path as an agent sends them. For bins and clusters these are numbers within them."""
+        """Return the states of a path as an agent sends them: for bins and clusters, as numbers within them."""
         final = final_state(path, self.model, self.encoder)
         states = [*path.states[:-1].tolist(), *([] if final is None else [final])]
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]

@@ -44,8 +44,8 @@ MOST_STEPS: Final = 6_000
 class WorldBase(InitBase):
     """A world with numbers.
 
-    `world`: the world as it is written. `table`: the same world as a table over recorded states, on which policies are
-    suggested and checked. `inputs`: [S, i] the inputs recorded in these states.
+    `world`: the world as it is written. `table`: the same world as a table over recorded states. Policies are suggested
+    and checked on this table. `inputs`: [S, i] the inputs recorded in these states.
 
     `behaviour`: the recorded policy. `numbers`: numbers of the states of the paths. `policies`: manifests of the
     policies for the measurement. `tables`: the same policies as tables [S, A] over the states of `table`. `seed`: seed

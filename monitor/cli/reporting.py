@@ -83,7 +83,7 @@ def report(
 def _report_belief(
     config: Path, recordings: Sequence[Path], loaded: Loaded, model: MDP, out: Sequence[Path], *, as_json: bool
 ) -> None:
-    """Report on the belief about the states of a model, which are hidden."""
+    """Report on the belief about the hidden states of a model."""
     from msgspec import to_builtins  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.proposal.belief_calibration import BeliefRecord  # noqa: PLC0415 - likewise

@@ -56,7 +56,7 @@ class Limits:
 
 
 def is_program(source: str) -> bool:
-    """Return whether the source is a file in the PRISM language or JANI, judged by its suffix."""
+    """Return whether the source is a file in the PRISM language or JANI, judged by the file's suffix."""
     return source.endswith(PROGRAMS)
 
 

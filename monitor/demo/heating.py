@@ -38,7 +38,7 @@ def weather_beside(model: str) -> Path:
 
 @dataclass(frozen=True)
 class House:
-    """A controlled house. `seed`: seed of its noise. `sha256`: SHA-256 of the controller, which is published."""
+    """A controlled house. `seed`: seed of its noise. `sha256`: published SHA-256 of the controller."""
 
     world: CheckedWorld
     controller: WorldPolicy

@@ -78,7 +78,7 @@ def _audited(formula: str, policy: str, goal: str, causal_model: CausalModel, gr
 
 
 def _goal(text: str) -> Goal:
-    """Return the goal that a judgement's formula contains twice, without its offset, which depends on the takeover."""
+    """Return the goal that a judgement's formula contains twice. The offset is left out: it depends on the takeover."""
     formula = parse(text)
     assert isinstance(formula, And), "a judgement is a conjunction"
     assert isinstance(formula.left, Goal), "of two goals"

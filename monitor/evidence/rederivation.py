@@ -220,7 +220,7 @@ def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: 
 def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
     """Return the verdict on a world with numbers, with values from the referee's own samples.
 
-    The quantities are those of the engine's verdict, because the recorded ones may be forged. The engine also checks
+    The quantities come from the engine's verdict, because the recorded quantities may be forged. The engine also checks
     the path.
     """
     verdict, formula = _verdict(evidence, world, tables, models), parse(evidence.text)
@@ -391,7 +391,7 @@ def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterat
             one, other = held.get(place, 0.0), due.get(place, 0.0)
             if abs(one - other) > TOLERANCE:
                 yield f"inputs[{k}]: the belief has {one!r} at place {place[0]:g}, {other!r} follows"
-                return  # later beliefs depend on it
+                return  # later beliefs depend on this one
 
 
 def _entries(belief: Sequence[float], size: int) -> dict[tuple[float, ...], float]:

@@ -62,7 +62,7 @@ class Verifier:
 def read_signer(path: Path) -> Signer:
     """Return the private key in a PEM file (PKCS 8, not encrypted).
 
-    Raises ConfigError if the file cannot be read, if it is another kind of key, or if the extra `sign` is not
+    Raises ConfigError if the file cannot be read, if the key is of another kind, or if the extra `sign` is not
     installed.
     """
     content = _read(path, KEY)

@@ -27,7 +27,7 @@ class Compared(Protocol):
 
 
 def ink_of(branch: Compared) -> str:
-    """Return the colour of a world. Its dash also distinguishes it."""
+    """Return the colour of a world. Worlds also differ in their dashes."""
     return NOMINAL if branch.nominal else ALTERNATIVE
 
 
@@ -91,7 +91,7 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     heading, curves = _outlook(alarm, branches)
     if alarm.difference:
-        own = zip(branches, curves, strict=True)  # its bounds and bands are those of the difference
+        own = zip(branches, curves, strict=True)  # these bounds and bands belong to the difference
         shown = [replace(e, value=c[-1], bounds=None, credible=None, guaranteed=None, extremes=None) for e, c in own]
     else:
         shown = list(alarm.branches)

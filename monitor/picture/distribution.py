@@ -15,7 +15,7 @@ from monitor.exact.value_table import ValueTable
 from monitor.logic import FALSE, TRUE
 
 MOST_CELLS: Final = 20_000_000
-"""Largest product of states, obligations and steps. It takes about ten seconds."""
+"""Largest product of states, obligations and steps. A computation of this size takes about ten seconds."""
 BEAM: Final = 64
 """Number of partial paths that are kept at each step in the search for the most likely paths."""
 

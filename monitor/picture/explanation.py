@@ -177,7 +177,7 @@ def explanation_of(
 def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> RecourseReport | None:
     """Return the effects of single decisions, without degrees of responsibility; None if they are not defined.
 
-    If the alarm fired because the formula holds, the best decisions are those that make it fail.
+    If the alarm fired because the formula holds, the best decisions are the decisions that make the formula fail.
     """
     try:
         query = query_of(formula, evidence.text)

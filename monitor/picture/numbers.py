@@ -1,4 +1,4 @@
-"""Picture of an alarm on a world with numbers: the observed numbers over time, and those of each compared world.
+"""Picture of an alarm on a world with numbers: the observed numbers over time, and the numbers of each compared world.
 
 The referee repeats the draws of the verdict. A world is a line while its noise is known, and a band afterwards.
 """

@@ -230,7 +230,7 @@ class Canvas:
     def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:
         """Add an area that the keyboard also reaches.
 
-        Its numbers appear at `below` while it is pointed at or focused.
+        The numbers of the area appear at `below` while the area is pointed at or focused.
         """
         self._readings.append((at, size, lines, below))
 

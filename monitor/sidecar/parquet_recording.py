@@ -219,7 +219,7 @@ def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is opt
 @contextlib.contextmanager
 def _readable(path: Path, arrow: Any) -> Iterator[None]:  # noqa: ANN401 - pyarrow is optional
     """Turn errors of pyarrow into RecordingError. A damaged file can cause errors of many classes."""
-    arrow.allocate_buffer(1)  # pyarrow's allocator reserves address space once, which no file needs
+    arrow.allocate_buffer(1)  # pyarrow reserves address space once; do not count it for the file
     try:
         yield
     except (arrow.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError) as error:

@@ -61,7 +61,8 @@ async def take_up(
 ) -> Recovered:
     """Restore the snapshot and replay the later events; `progress` is called with the number of replayed events.
 
-    `incomplete`: why the store lacks some events; empty if it has all. If events are missing, alarms skip revisions.
+    `incomplete`: why the store lacks some events; empty if it has all of them. If events are missing, alarms skip
+    revisions.
 
     Messages that the replayed events publish are ignored, because `kept` already has the messages that the broker has
     not acknowledged. The events are replayed with the former formulas and topics. Then the pipeline of the present

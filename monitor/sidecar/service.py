@@ -72,7 +72,7 @@ def make_client_id(loaded: Loaded) -> str:
 
 
 class Service:
-    """One sidecar. `start` opens the recording and the port, which can fail; `run` works until `stop` is set.
+    """One sidecar. `start` opens the recording and the port, and can fail; `run` works until `stop` is set.
 
     To drive a service without a network: call `begin`, put messages into `inbox`, process a batch with each
     `worker.turn`, take the published messages from `outbox`, and call `close`.

@@ -372,8 +372,9 @@ class Worker:
         evidence = [file for _, effects in outcomes for file in effects.evidence]
         if self._store is not None:
             self._store.hold(evidence)  # before the page lists the alarm and its evidence is requested
-        # The alarm history changes before the commit, which stores its changed rows. If the commit never happens, the
-        # broker delivers these messages again, as they are not acknowledged: the same alarms with the same ids follow.
+        # The alarm history changes before the commit, and the commit stores the changed rows. If the commit never
+        # happens, the broker delivers the unacknowledged messages again, and they lead to the same alarms with the same
+        # ids.
         self._keep(outcomes, numbered, evidence, self._sinks.view.history.note(messages))
         if receipts:
             self.acknowledge(receipts)

@@ -57,7 +57,7 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """Newer verdict of a firing alarm that makes no new revision; it is published at the next heartbeat.
+    """Newer verdict on a firing alarm, without a new revision of the alert. The next heartbeat publishes the verdict.
 
     `monitor.alarm.refresh` computes the alert from this notice. `pairs`: length of the verdict's path.
     """
@@ -184,9 +184,9 @@ class WrongAgent(msgspec.Struct, frozen=True):
 class Contradictions(msgspec.Struct, frozen=True):
     """Rejected rows of the model and rejected agents; the expected fraction of wrong rejections is at most 0.05.
 
-    Sent if they change, or if the evidence against them changes. `rows`, `agents`: the rejected rows and agents, at
-    most ten of each, in descending order of the evidence against them. `rows_rejected`, `agents_rejected`: total
-    numbers. `rows_tested`: number of rows that can be rejected; 0 if none is tested.
+    Sent if the rejected rows or agents change, or if the evidence against them changes. `rows`, `agents`: the rejected
+    rows and agents, at most ten of each, in descending order of the evidence against them. `rows_rejected`,
+    `agents_rejected`: total numbers. `rows_tested`: number of rows that can be rejected; 0 if none is tested.
     """
 
     rows: tuple[WrongRow, ...] = ()

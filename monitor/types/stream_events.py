@@ -60,13 +60,13 @@ class Instant(msgspec.Struct, frozen=True, gc=False):
 class Observation(msgspec.Struct, frozen=True, gc=False):
     """One decoded message, before ordering and encoding.
 
-    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is allowed
-    in the last message of an episode, and if states are hidden. `time`: the agent's clock, seconds since the epoch.
-    `reward`: reward of the transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`:
-    recorded inputs of a world with numbers. `observation`: if the model has hidden states, sent in place of `state`,
-    which is then None; an observation of None means that the sensor said nothing. `truth`: the true state beside an
-    observation, if it is known; no verdict uses it, only `cfmon report`. In Python, numpy numbers and arrays count as
-    numbers and lists.
+    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent no action. This is
+    allowed in the last message of an episode, and if states are hidden. `time`: the agent's clock, seconds since the
+    epoch. `reward`: reward of the transition into this state. `policy`: sha256 of the policy that the agent reports.
+    `inputs`: recorded inputs of a world with numbers. `observation`: if the model has hidden states, sent in place of
+    `state`, which is then None; an observation of None means that the sensor said nothing. `truth`: the true state
+    beside an observation, if it is known; no verdict uses it, only `cfmon report`. In Python, numpy numbers and arrays
+    count as numbers and lists.
     """
 
     agent: str
@@ -109,7 +109,7 @@ class Break(msgspec.Struct, frozen=True, tag=True):
 
     `unrecorded`: the model is learned, and the newest pair of the path led to a successor that was never recorded after
     the pair. `unpredicted`: the pair led to a successor of probability 0 in the model. `failed`: the code of a world
-    with numbers failed, which says nothing about whether the world is right.
+    with numbers failed; it is unknown whether the world is correct.
     """
 
     reason: BlindReason

@@ -20,7 +20,7 @@ knowledge of the observations; `hindsight`: only with this knowledge; `no`: by n
 Tier = Literal["recorded", "point", "interval", "posterior", "learned"]
 """What is known of the noise of a step in a world with numbers. `recorded`: a part of the noise was recorded as inputs.
 `point`: all of the noise is known. `interval`: bounds of each component are known. `posterior`: the noise can only be
-drawn. `learned`: the noise is that of a world estimated from data.
+drawn. `learned`: the noise belongs to a world that was estimated from data.
 """
 
 ProfileExtremes = tuple[tuple[float, float, float, float], ...]
@@ -155,7 +155,7 @@ class Bands(msgspec.Struct, frozen=True):
 class Changes(msgspec.Struct, frozen=True):
     """The fewest changed decisions that meet a missed goal, and the first changed decision. Before it, nothing changes.
 
-    The decisions are chosen in hindsight, with what the observed path says about the noise.
+    The decisions are chosen in hindsight, with the noise inferred from the observed path.
     """
 
     count: int

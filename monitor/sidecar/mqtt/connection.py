@@ -80,8 +80,8 @@ class Connection(asyncio.BufferedProtocol):
     async def open(self) -> None:
         """Connect and subscribe. Raises BrokerError if either fails. Unacknowledged messages follow.
 
-        If the broker kept the session, it has the subscription and may send thousands of messages before SUBACK, so
-        this method does not wait for SUBACK. If the broker refuses later, the connection is `lost`.
+        If the broker kept the session, it also kept the subscription and may send thousands of messages before SUBACK.
+        So this method does not wait for SUBACK. If the broker refuses later, the connection is `lost`.
         """
         try:
             async with asyncio.timeout(DIAL_PATIENCE):

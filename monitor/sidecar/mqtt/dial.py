@@ -42,8 +42,8 @@ class OldBrokerError(BrokerError):
 class SessionConfig:
     """Parameters of the MQTT session. `keepalive`: seconds.
 
-    `left`: topic of steps in an earlier configuration. The client unsubscribes from it, because a persistent session
-    keeps subscriptions.
+    `left`: topic of steps in an earlier configuration. The client unsubscribes from this topic, because a persistent
+    session keeps subscriptions.
     """
 
     broker: Broker
@@ -76,7 +76,7 @@ class Dial:
         self.socket = socket.create_connection((broker.host, broker.port), CONNECT_PATIENCE)
         self.socket.setblocking(False)  # noqa: FBT003 - its one argument
         if self._given_up:
-            self.socket.close()  # CONNECT must not be sent: it would end the connection that was made meanwhile
+            self.socket.close()  # do not send CONNECT, because it would end the connection that was made meanwhile
         return credentials, context
 
     def acknowledge(self) -> None:

@@ -64,7 +64,7 @@ class Inbox:
     """Bounded FIFO queue, used from one thread (the loop's).
 
     With `limit` messages or `LARGE` bytes the queue is `full`. After a message was dropped, all messages are dropped
-    until the queue is half empty, because one long gap is better than many short ones. `on_half_empty` is called when a
+    until the queue is half empty, because one long gap is better than many short gaps. `on_half_empty` is called when a
     full queue has become half empty.
     """
 

@@ -246,7 +246,7 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else alert.state
         said = (what, name, alert.summary, proof)
-        # The logger's own method is not used, because it searches the stack for the caller, which no entry shows.
+        # The logger's own method is not used, because it searches the stack for the caller, and no entry shows that.
         LOG.handle(
             LOG.makeRecord(LOG.name, level, __file__, 0, "ALARM %s: %s: %s%s", said, None, extra={"fields": fields})
         )

@@ -97,7 +97,7 @@ class Metrics:
         self._on.connected.set(up)
 
     def others_seen(self, count: int) -> None:
-        """Count messages of other shards, which are ignored."""
+        """Count messages of other shards. These messages are ignored."""
         self._on.others.inc(count)
 
     def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:

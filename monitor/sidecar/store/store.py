@@ -336,7 +336,7 @@ class Store:
                     groups.extendleft([file] for file in reversed(files))
                     continue
                 if files[0].id in self._pending:
-                    self._pending.move_to_end(files[0].id)  # next time this file does not hold back the others
+                    self._pending.move_to_end(files[0].id)  # next time this file does not hold back other files
                 self._filing_failed(f"evidence {files[0].id}", error.strerror or str(error))
                 return
             for file in files:

@@ -78,7 +78,7 @@ class Guard:
         if self._by_name and not self._is_known(headers.getlist("host")):
             return _refuse(421, "unknown host name; if a proxy forwards it, add it to http.hosts")
         if scope["path"] in SHELL or scope["path"].startswith(PREFIX):
-            return None  # static files, whose script prompts for the token and requests the data; runbooks
+            return None  # static files (their script prompts for the token and requests data), and runbooks
         if self._token_file is not None and not self._is_authorized(headers.getlist("authorization"), self._token_file):
             return _refuse(401, "a bearer token is required", **{"WWW-Authenticate": 'Bearer realm="cfmon"'})
         return None

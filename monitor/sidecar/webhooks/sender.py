@@ -312,7 +312,7 @@ class Sender:
 
     def _set_aside(self, queue: _Queue, number: int, problem: str) -> None:
         """Give up a post that the receiver refuses although it accepts others."""
-        if (publication := self._outbox.get(number)) is None:  # it was dropped meanwhile, because too many posts wait
+        if (publication := self._outbox.get(number)) is None:  # dropped meanwhile, because too many posts wait
             return
         alert = msgspec.json.decode(publication.payload, type=_Envelope).data
         words = "webhook %s: set aside: %s of %s, revision %d: %s, again and again, while it accepts other posts"
