@@ -118,7 +118,7 @@ class EvidenceMaker:
         )
 
     def _id_of(self, about: TakenOver, text: str) -> str:
-        """Return the id of a judged takeover. It is an alarm's id made with one more policy, so no alert has this id."""
+        """Return the id of a judged takeover. It is made like an alarm's id, plus a policy, so no alert has it."""
         assert about.verdict is not None
         sha256 = self._identity.policies
         identity = replace(self._identity, policies={**sha256, self._deployed: sha256["nominal"]})
