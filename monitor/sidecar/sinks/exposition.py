@@ -1,8 +1,8 @@
 """Counters, gauges and histograms as plain numbers, formatted as text when they are read.
 
 A metric of prometheus_client takes two locks and a search for its labels at each change, and needs 63 ms to write the
-metrics of a thousand agents, and messages wait during this time. Here a change is one entry in a dict, and writing
-takes 3.5 ms, because the text of a series is ready except for its number.
+metrics of a thousand agents. Messages wait during this time. Here a change is one entry in a dict, and writing takes
+3.5 ms, because the text of a series is ready except for its number.
 """
 
 from __future__ import annotations
