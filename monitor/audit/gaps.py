@@ -25,7 +25,7 @@ class Gaps:
         invalid: number of messages that are no steps.
         lost: number of messages that the monitor recorded as lost.
         missing: (agent, day) -> number of sequence numbers missing within episodes.
-        cut: (agent, day) -> number of episodes whose beginning is missing, except those already open on the first day.
+        cut: (agent, day) -> number of episodes without their beginning, except those already open on the first day.
         days: dates without events between the first and the last.
         newest: recordings whose newest events are not in a complete part yet, and therefore not in the audit.
     """

@@ -1,4 +1,6 @@
-"""Evaluate one partition of an audit: a bucket's events of one day, with the code of `run`, from the last day's state.
+"""Evaluate one partition of an audit, a bucket's events of one day, with the code of `run`.
+
+The evaluation begins with the state after the bucket's day before.
 
 As in a shard, the monitor of a bucket sees only the bucket's agents. Evaluations and changes of the connection concern
 every bucket. Heartbeats are left out, because they only repeat messages.
@@ -99,7 +101,7 @@ class _Results:
                 self._rejected += notice.doubted
 
     def spend(self, number: int, event: Event) -> None:
-        """Note the evaluated steps of an event, if it is a limited evaluation.
+        """Note the number of evaluated steps, if the event is an evaluation with a limit on steps.
 
         `number`: the event's number in the recording.
         """
@@ -156,9 +158,9 @@ def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
 
 @lru_cache(2)
 def _common(path: str, _size: int) -> Any:  # noqa: ANN401 - a table of pyarrow
-    """Return the evaluations and changes of the connection in a file, which all buckets need.
+    """Return the events in a file that all buckets need: evaluations, and changes of the connection.
 
-    `_size`: part of the cache key, to distinguish a file from a former file with the same name.
+    `_size`: size of the file. It is part of the cache key, so that a former file with the same name is not used.
     """
     table = read_part(Path(path), COLUMNS)
     from pyarrow import compute  # noqa: PLC0415 - an optional extra, as `read_part` has found

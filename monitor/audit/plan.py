@@ -1,4 +1,4 @@
-"""Plan of an audit: its partitions (a bucket of agents on one date), and the inputs on which each depends."""
+"""Plan of an audit: partitions (each a bucket of agents on one date), and the inputs on which each depends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Partition:
     """One bucket (`ALL`: all agents, in the order of one process) on one day.
 
     `key`: digest of all inputs of its result. `folder`: folder of the result. `previous`: folder of the same bucket on
-    the day before, whose state it continues; None if it begins anew. `files`: (first event, bucket, path).
+    the day before. The partition continues with the state in this folder; None if it begins anew. `files`: (first
+    event, bucket, path).
     """
 
     config: str
@@ -66,7 +67,10 @@ class Partition:
 
 
 def opened(paths: Sequence[Path], loaded: Loaded) -> list[ParquetRecording]:
-    """Open recordings. Raises RecordingError or ConfigError if one is not Parquet or does not fit the configuration."""
+    """Open recordings.
+
+    Raises RecordingError or ConfigError if a recording is not Parquet or does not fit the configuration.
+    """
     found: list[ParquetRecording] = []
     for path in paths:
         if not is_parquet_recording(path):

@@ -136,7 +136,7 @@ def _alerts(lines: Iterable[str], source: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             payload = json.loads(line)["payload"]
-            if payload is not None and "revision" in payload:  # it is neither a status nor a cleared topic
+            if payload is not None and "revision" in payload:  # the message is neither a status nor a cleared topic
                 payload["fired"]["seq"], payload["formula"]["name"], payload["id"]
                 yield payload
         except (ValueError, KeyError, TypeError) as error:

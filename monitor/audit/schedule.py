@@ -33,7 +33,7 @@ def run_all(
         plan: bucket -> its partitions in order.
         report: called with the number of existing results.
         workers: number of processes on this machine; 1 means this process.
-        scheduler: address of the scheduler of a Dask cluster, which is then used instead.
+        scheduler: address of the scheduler of a Dask cluster; if given, the cluster is used instead of this machine.
 
     Raises ConfigError if Dask is not installed, if the scheduler cannot be reached, or if workers die repeatedly.
     """
@@ -50,7 +50,7 @@ def run_all(
 
 
 def _rest(parts: Sequence[Partition]) -> list[Partition]:
-    """Return the partitions from the first one without a result."""
+    """Return the first partition that has no result, and all later partitions."""
     first = next((n for n, part in enumerate(parts) if not part.done), len(parts))
     return list(parts[first:])
 
@@ -90,9 +90,10 @@ def _by_dask(plan: Mapping[int, Sequence[Partition]], workers: int, scheduler: s
 
 
 def _computed(partition: Partition, before: str | MonitorError | None) -> str | MonitorError:
-    """Compute a partition in a worker; return its key, or a user's error, which Dask would log as a bug if raised.
+    """Compute a partition in a worker; return its key, or a user's error.
 
-    `before`: key or error of the day before. An error ends the bucket.
+    The error is returned, because Dask would log a raised error as a bug. `before`: key or error of the day before. An
+    error ends the bucket.
     """
     if isinstance(before, MonitorError):
         return before

@@ -43,7 +43,7 @@ def abstraction_of(
     seed: int,
     conditions: Sequence[Condition] = (),
 ) -> Numbering | None:
-    """Return the numbering of states that the options ask for, or None if the columns decide it.
+    """Return the numbering of states that the options request, or None if the columns determine the numbering.
 
     Bins and clusters need a first pass over the rows. `columns`: columns of the state. `conditions`: conditions of
     labels; bins also get edges at the numbers of these conditions.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, CountedFile | None]:
-    """Return the counts of a learned model, and the file among `paths` that was counted only in part, if there is one.
+    """Return the counts of a learned model, and the file among `paths` that was counted only partly, if there is one.
 
     If a partly counted file has changed or is not among `paths`, its counts are discarded. Raises ModelError if the
     model has no counts.
@@ -51,7 +51,7 @@ def count_files(
     part: CountedFile | None,
     limit: RowLimit,
 ) -> tuple[int, int]:
-    """Count the files that were not counted before; return the number of new files, and the number of the other files.
+    """Count the files that were not counted before; return their number, and the number of files counted before.
 
     The counts are saved after each file, and several times within a large file. `part`: the partly counted file, which
     is continued first. Raises RecordingError if more rows were left out than the `limit` allows; then the old counts

@@ -176,7 +176,7 @@ def export(
 
 
 def _png(picture: str) -> bytes:
-    """Return the picture as PNG at twice its size. The bundled font makes it the same on every machine."""
+    """Return the picture as PNG at twice its size. With the bundled font, the PNG is the same on every machine."""
     from importlib.resources import files  # noqa: PLC0415 - only here
 
     try:
@@ -194,7 +194,7 @@ def _png(picture: str) -> bytes:
 def _expected(
     file: Path, expected: str | None, key: Path | None, signature: Path | None, bundle: Bundle | None
 ) -> Expected:
-    """Return what the evidence must match: the id in its name or `--id`, the key of `--key`, and the signature file."""
+    """Return the data that evidence must match: id (from its name or `--id`), key (`--key`) and signature file."""
     from monitor.evidence.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.evidence.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
 

@@ -18,7 +18,7 @@ SAME = 1e-12
 DIGITS = 9
 """Decimals to which actions are compared.
 
-Of equal actions, the lowest number is named.
+If several actions are equally good, the one with the lowest number is named.
 """
 AVOIDABLE = {
     "foresight": "yes, with foresight: the best policy without hindsight meets the goal",
@@ -33,7 +33,7 @@ def explanation_data(report: RecourseReport, model: MDP) -> dict[str, object]:
 
 
 def explanation(report: RecourseReport, model: MDP) -> RenderableType:
-    """Return values, plans and decisions in words. Values are exact, and values with hindsight are marked."""
+    """Return values, plans and decisions in words. Values are exact. Values that use hindsight are marked."""
     words = _Words(report, model)
     parts: list[RenderableType] = [words.values(), Text("  with few changes"), *words.plans()]
     if report.avoidable is not None:

@@ -27,7 +27,7 @@ EXAMPLE: Final = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done
 
 
 def on_terminals() -> bool:
-    """Return whether the user can be asked, which needs a terminal for both input and output."""
+    """Return whether the user can be asked. This needs a terminal for both input and output."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -87,7 +87,7 @@ def settled_request(
 
 
 def _overruled(read: InitSettings, given: Mapping[str, Any], inputs: str) -> InitSettings:
-    """Return a file's settings without those that contradict an option.
+    """Return a file's settings without the settings that contradict an option.
 
     A table has no inputs, and a world has no bins.
     """
@@ -104,7 +104,7 @@ def _overruled(read: InitSettings, given: Mapping[str, Any], inputs: str) -> Ini
 
 
 def _record(settings: InitSettings, read: InitSettings, file: Path | None, found: RecordedColumns | None) -> str:
-    """Return the text of the settings file that repeats this run. If the given file says everything, it is its text."""
+    """Return the text of the settings file that repeats this run: the given file's own text if no option adds to it."""
     if file is not None and settings == read:
         return file.read_text("utf-8")
     return settings_text(settings, *((None,) if found is None else (found.proposal, found.reading_lines())))

@@ -1,4 +1,4 @@
-"""The request of `cfmon init`, and the model that formulas are measured on: a table, or a world with numbers."""
+"""The request of `cfmon init`, and the model on which formulas are measured: a table, or a world with numbers."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class InitRequest:
     `roles`, `said`: options of `cfmon model learn`. `steps`: number of steps to measure on; None: until there are
     enough events. `offset`, `alarm`: offset and alarm rule of every candidate formula. `accept`: continue with a model
     that forecasts no better than the base rate. `dynamics`: True: a world with numbers; False: a table; None: the
-    better one of both. `inputs`: columns that the agent does not influence. `inputs_guessed`:
-    nobody said so, so that a table without them may be learned. `missing`: values of columns that stand for
-    missing values. `record`: text of the settings file that repeats this run. `limit`: number of bad rows that may be
-    left out. `fits`: number of fits of a world to resampled episodes. `step_seconds`: seconds between two steps.
+    better of the two. `inputs`: columns that the agent does not influence. `inputs_guessed`: True if these columns are
+    only guessed; then a table without them may also be learned. `missing`: values of columns that stand for missing
+    values. `record`: text of the settings file that repeats this run. `limit`: number of bad rows that may be left out.
+    `fits`: number of fits of a world to resampled episodes. `step_seconds`: seconds between two steps.
     """
 
     folder: Path
@@ -85,7 +85,7 @@ class InitBase(ABC):
         counts: numbers of its states or features, and of its actions.
         encoder: `state_encoder` of the configuration.
         label: label that holds in unsafe states.
-        paths: paths of the agent; empty until they are simulated, which needs the agent's policy.
+        paths: paths of the agent; empty until they are simulated; the simulation needs the agent's policy.
         measured_on: description of the paths.
         unsafe: [S] True for each unsafe state of the paths.
         notes: sentences on how the model was made.
@@ -169,7 +169,7 @@ def chosen_paths(
 
     `steps`, `most`: as for `measured_paths`.
 
-    Only held-out paths are used, unless they have too few unsafe events and the paths altogether have more.
+    Only held-out paths are used, unless they have too few unsafe events and all paths together have more.
     """
     from monitor.authoring.proposal.paths import measured_paths, unsafe_events  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -181,7 +181,7 @@ def chosen_paths(
 
 
 def in_words(used: Sequence[RecordedPath], part: Sequence[RecordedPath], steps: int | None, what: str) -> str:
-    """Return the numbers of measured steps and paths in words, and why not all of `part` is measured.
+    """Return the numbers of measured steps and paths in words, and the reason if a part of `part` is not measured.
 
     `what`: name of the part.
     """

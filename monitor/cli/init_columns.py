@@ -43,10 +43,11 @@ SEVERAL: Final = ("state", "next_state", "inputs")
 LIMIT: Final = ("time_limit", "time limit")
 
 CODED: Final[tuple[Role, ...]] = ("episode", "order", "action")
-"""Roles whose values are codes. A far number is then just another code, not a missing value."""
+"""Roles whose values are codes. For them, a number far outside the others is another code, not a missing value."""
 
 BELIEVED: Final[tuple[Role, ...]] = (*CODED, "reward")
-"""Roles whose far values are not read as missing unless a person says so: -999 may be the penalty of a crash."""
+"""Roles whose far values (far outside the others) are read as missing only if a person says so: -999 may be a
+penalty."""
 
 FAR: Final = 3
 """Number of far values of a column that are shown."""
@@ -76,7 +77,7 @@ class ColumnOptions:
     def applied(
         self, columns: Mapping[str, str], names: Sequence[str], source: str
     ) -> tuple[dict[str, tuple[Role, ...]], set[Role]]:
-        """Return the columns that are settled, with their roles, and the roles that no other column can have.
+        """Return the settled columns with their roles, and the roles that no other column can have.
 
         `columns`: columns settled by a file. Raises ConfigError or RecordingError if there is no such column.
         """
@@ -117,7 +118,7 @@ class RecordedColumns:
         said = {"bins": settings.bins, "abstraction": settings.abstraction}
         self.function = function_of(said)
         self.without_inputs: list[str] = []
-        """Columns that the file calls inputs and that are left out, because a table has no inputs."""
+        """Columns that are inputs in the file of settings, and are left out because a table has no inputs."""
         if settings.dynamics is False or any(said.values()):
             self.closed.add("input")
             if "inputs" not in options.given:
@@ -269,7 +270,7 @@ class RecordedColumns:
                 continue
             roles = roles_of(role)
             for each in roles:
-                if each in SINGLE:  # then no other column has it
+                if each in SINGLE:  # then no other column has this role
                     settled = {name: theirs for name, theirs in settled.items() if each not in theirs}
             settled |= dict.fromkeys(columns_named(self.names, name.strip(), self.source), roles)
         before_all = self.settled, self.codes, self.time_limit
@@ -344,8 +345,8 @@ class RecordedColumns:
     def at_ends(self, text: str, roles: Roles) -> str:
         """Return a condition, with `done and` before it if it describes the ends of episodes but names no end marker.
 
-        The condition is then about the last step, not about the state before it; and an empty text, as in all other
-        rows, does not make it unknown there. Raises ModelError.
+        With `done and`, the condition describes the last step and not the state before it. It is then false, not
+        unknown, in the other rows, whose text is empty. Raises ModelError.
         """
         condition, columns = self._condition(text, roles)
         about_states = not {*condition.columns}.isdisjoint(roles.of_state | {*ALIASES, roles.terminated})
@@ -394,7 +395,7 @@ class RecordedColumns:
 
 
 def _columns_of(unsafe: str | None, names: Sequence[str]) -> set[str]:
-    """Return the columns in a condition `NAME: CONDITION`; none if it cannot be read, which is reported later."""
+    """Return the columns in a condition `NAME: CONDITION`; none if the condition is unreadable (reported later)."""
     try:
         return set(parsed(unsafe or "").columns) & set(names)
     except ModelError:
@@ -402,7 +403,7 @@ def _columns_of(unsafe: str | None, names: Sequence[str]) -> set[str]:
 
 
 def _chosen(policies: Iterable[str | None], head: Head) -> set[object]:
-    """Return the actions that policies choose in some of the rows, as far as they are functions of a row."""
+    """Return the actions that the policies that are functions of a row choose in some of the rows."""
     found: set[object] = set()
     for source in policies:
         if source is not None and is_reference(source):

@@ -1,4 +1,4 @@
-"""Functions and classifiers that the user gives for a world with numbers, written exactly or imitated."""
+"""Functions and classifiers that a user gives for a world with numbers: written exactly, or imitated by a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES: Final = {"linear": "a linear fit", "network": "a small network", "tree": 
 def written_again(
     given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int, limit: RowLimit
 ) -> tuple[Original, int, str]:
-    """Return a function or a classifier as a network of numbers, the network's width, and a note on how it was made.
+    """Return a function or classifier as a network of numbers, the network's width, and a note on how it was made.
 
     `rows`: recorded rows, on which the network is compared with the policy. `model`: gives the actions. `limit`: number
     of rows on which a function may fail. Raises PolicyError if the best imitation differs from the policy on too many

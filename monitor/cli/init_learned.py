@@ -69,7 +69,7 @@ def _names(table: CountedTable | None, world: WorldProposal | None) -> ActionNam
 
 
 def _with_kind(request: InitRequest) -> InitRequest:
-    """Return the request with `dynamics` and an abstraction as its other options and the recordings demand."""
+    """Return the request with `dynamics` and an abstraction, chosen from its other options and the recordings."""
     given = {"--bins": request.said["bins"], "--abstraction": request.said["abstraction"],
              "--no-dynamics": request.dynamics is False or None}  # fmt: skip
     table = next((option for option, value in given.items() if value is not None), "")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def move_files(staging: Path, folder: Path, names: Sequence[str], finish: Callable[[], None]) -> list[str]:
-    """Replace the files of these names in `folder` by those in `staging`; return the names of the moved files.
+    """Replace the files of these names in `folder` by the files in `staging`; return the names of the moved files.
 
     Files in `folder` with one of the names are removed even if `staging` has no such file. Then `finish` is called. If
     anything fails, `finish` included, the folder is restored; until then the replaced files are kept in `staging`.

@@ -43,7 +43,8 @@ class InitResult:
 
     `base`: the model. `rows`: measurements of the candidates; `best`: the chosen one; `rule`: why it was chosen.
     `files`: names of the written files. `sample`: whether a recorded path with an alarm was written. `guards`: the
-    effect of a guard for each `hold`. `hold`: the proposed one, if any. `assessment`: the verdict on the model.
+    effect of a guard for each `hold`. `hold`: the proposed length of takeovers, if any. `assessment`: the verdict on
+    the model.
     """
 
     folder: Path
@@ -193,7 +194,7 @@ def _configure(
 ) -> tuple[str, Mapping[str, RestsOn]]:
     """Write a configuration that the monitor accepts.
 
-    Return why bounds over causal models are left out ("" if they are not), and what the values of the formula rest on.
+    Return why bounds over causal models are left out ("" if they are not), and the recordings behind the values.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 

@@ -156,10 +156,10 @@ class TableBase(InitBase):
         return measured(self.before, self.policies, candidates, self.paths, report)
 
     def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
-        """Return the figures with the first path on which the formula also fires in the model that is written.
+        """Return the figures. The path is the first one on which the formula also fires in the written model.
 
-        That model was learned with all paths, so it may judge a path otherwise than `before`. Bands and recourse are
-        left out, because they change no alarm.
+        The written model was learned with all paths, so its answer on a path may differ from that of `before`. Bands
+        and recourse are left out, because they change no alarm.
         """
         from monitor.authoring.proposal.measure import first_firing  # noqa: PLC0415 - keep `cfmon --help` light
         from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
@@ -179,13 +179,13 @@ class TableBase(InitBase):
         return guarded(self.before, self.policies, best, self.paths)
 
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
-        """Return the states of a path as an agent sends them. For bins and clusters these are numbers within them."""
+        """Return the states of a path as an agent sends them: for bins and clusters, as numbers within them."""
         final = final_state(path, self.model, self.encoder)
         states = [*path.states[:-1].tolist(), *([] if final is None else [final])]
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
 
     def _states(self, path: RecordedPath) -> list[Any]:
-        """Return the states of a path as the monitor takes them."""
+        """Return the states of a path in the monitor's form."""
         found = [message["state"] for message in self.sent(path)]
         return [tuple(state) if isinstance(state, list) else state for state in found]
 
@@ -220,7 +220,7 @@ def suggestion(label: str, horizon: int, by: str) -> str:
 class CountedTable:
     """Counts of recordings.
 
-    `kept`: its held-out paths. `compared`: scores of abstractions, if several were compared. `step_seconds`: seconds
+    `kept`: the held-out paths. `compared`: scores of abstractions, if several were compared. `step_seconds`: seconds
     between two rows, if known.
     """
 
@@ -338,7 +338,7 @@ def _or_none(read: Callable[[], MDP]) -> MDP | None:
     try:
         return read()
     except ModelError:
-        return None  # it has no table; if anything else is wrong, exploring reports it
+        return None  # the environment has no table; exploring reports any other error
 
 
 def _explored(request: InitRequest, conditions: tuple[str, ...], notes: list[str], report: Callable[..., None]) -> MDP:

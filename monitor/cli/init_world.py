@@ -44,8 +44,8 @@ MOST_STEPS: Final = 6_000
 class WorldBase(InitBase):
     """A world with numbers.
 
-    `world`: the world as it is written. `table`: the same world as a table over recorded states, on which policies are
-    suggested and checked. `inputs`: [S, i] the inputs recorded in these states.
+    `world`: the world as it is written. `table`: the same world as a table over recorded states. Policies are suggested
+    and checked on this table. `inputs`: [S, i] the inputs recorded in these states.
 
     `behaviour`: the recorded policy. `numbers`: numbers of the states of the paths. `policies`: manifests of the
     policies for the measurement. `tables`: the same policies as tables [S, A] over the states of `table`. `seed`: seed
@@ -122,7 +122,7 @@ class WorldBase(InitBase):
         )
 
     def _views(self) -> list[MDP]:
-        """Return the table once for each observation that a policy may take: the state and, with inputs, both."""
+        """Return the table once for each kind of observation: the state and, if there are inputs, state with inputs."""
         from monitor.worlds import with_inputs  # noqa: PLC0415 - keep `cfmon --help` light
 
         assert self.table.observations is not None
@@ -223,7 +223,7 @@ class WorldProposal:
         return Outcomes.of_label(holds, np.zeros(len(steps), np.bool_), steps.path, steps.episode)
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
-        """Return the world as a candidate in a comparison of forecasts, on those of the paths that are held out."""
+        """Return the world as a candidate in a comparison of forecasts, on the paths that are held out."""
         from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - keep `cfmon --help` light
 
         found, world = self.learned, (self.learned.best.world, self.behaviour)

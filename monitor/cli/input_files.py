@@ -34,7 +34,7 @@ STEP: Final = ("state", "action", "inputs")
 MAX_LINES = 5_000
 """Largest number of lines in a file of formulas.
 
-Each formula keeps the line breaks before it, so memory is quadratic.
+Each formula keeps the line breaks of all lines before it, so the memory grows with the square of this number.
 """
 
 LONGEST_SHOWN = 80
@@ -113,8 +113,8 @@ def read_formulas(file: Path) -> list[str]:
 def read_policy(file: Path, model: MDP) -> AnyPolicy:
     """Return the policy of a manifest or of a `.json` file.
 
-    A `.json` file has for each state an action or a list of A probabilities. If states are hidden, it has them for each
-    observation.
+    A `.json` file has for each state an action or a list of A probabilities. If states are hidden, the file has these
+    for each observation.
     """
     if file.suffix.lower() != ".json":
         from monitor.evaluation.models import load_any_policy  # noqa: PLC0415 - onnxruntime only where a network is named

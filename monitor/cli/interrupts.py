@@ -1,8 +1,9 @@
 """Exit at once on Ctrl-C and SIGTERM, unless work is in progress that must be finished.
 
 By default, Python raises an exception in the statement that runs at that moment. In a library's callback this exception
-is lost. In the import of a compiled module it becomes another error, and most of the start is such imports. Files are
-written so that the process may end at any moment. Incomplete files are removed, and started processes are ended.
+is lost. In the import of a compiled module, this exception becomes another error, and such imports take most of the
+start. Files are written so that the process may end at any moment. Incomplete files are removed, and started processes
+are ended.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from contextlib import contextmanager
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing `typing` takes a tenth of the time before signals are handled
+if TYPE_CHECKING:  # an import of `typing` would take a tenth of the time until signals are handled
     from collections.abc import Callable, Iterator
 
 INTERRUPTED = 130

@@ -28,7 +28,7 @@ FITS: Final = 16
 WRITTEN: Final = ("{0}.scale.onnx", "{0}.fits/{0}.fit*.yaml", "{0}.fits/{0}.fit*.onnx")
 """Patterns of the files of a world, by the stem of its manifest.
 
-Another world of the same name may lack some of them.
+Another world of the same name may lack some of these files.
 """
 Fits = Annotated[
     int, typer.Option(help="fits to resampled episodes, for the credible band; 39 for a level of .95 (--dynamics)")

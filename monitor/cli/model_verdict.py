@@ -102,7 +102,7 @@ def page_of(
 
 
 def belief_sentence(found: BeliefCalibration) -> str:
-    """Return what the comparison of the belief with true states shows."""
+    """Return a sentence on the comparison of the belief with true states."""
     if found.calibrated:
         return "The belief about the hidden state was right, as far as these recordings show."
     said = "The belief about the hidden state was WRONG"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 SIGNALLED: Final = 128
-"""By the shell's convention, the exit code of a process that a signal ended is this number plus the signal's number."""
+"""If a signal ends a process, the exit code is this number plus the signal's number, by the shell's convention."""
 
 BAR_EVERY: Final = 0.1
 """Seconds between two updates of a progress bar."""
@@ -109,7 +109,7 @@ def stages(command: str) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, total: float | None = None, *, still: bool = False) -> Iterator[Bar]:
-    """Show a task and its progress on stderr if that is a terminal, and remove both at the end. Otherwise see `stages`.
+    """Show a task and its progress on stderr if stderr is a terminal; remove both at the end. Otherwise see `stages`.
 
     `total`: the value of `Bar.at` at the end; None: unknown, shown as a spinner. `still`: no animation, for commands
     that measure time.

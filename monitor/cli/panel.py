@@ -37,7 +37,7 @@ FINISH_WITHIN: Final = 2.0
 """Seconds that the terminal has at the end for the remaining output."""
 
 Draw = Callable[[bool], RenderableType]
-"""Returns the table. It is called with True for the last table, which stays on the screen."""
+"""Returns the table. The argument is True for the last table, which stays on the screen."""
 
 
 class Panel:

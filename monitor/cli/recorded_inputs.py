@@ -72,7 +72,7 @@ SHOWN: Final = 10
 """Number of left-out columns that are shown."""
 
 SPARSE: Final = 10
-"""Indices are sparse if there are at least this many times as many indices as occur."""
+"""Indices are sparse if their number is at least this many times the number of indices that occur."""
 
 KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10
@@ -250,8 +250,8 @@ def new_learner(
 ) -> tuple[Learner, list[Scored]]:
     """Return a learner for new files. Columns are guessed from the first file, and bins are computed from all files.
 
-    Also returns the scores of abstractions, if several were compared. `choices`: returns what given policies do on
-    recorded rows with these roles; called only for a comparison.
+    Also returns the scores of abstractions, if several were compared. `choices`: returns the choices of given policies
+    on recorded rows with these roles; called only for a comparison.
     """
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.companion import companion_of, part_of  # noqa: PLC0415 - likewise

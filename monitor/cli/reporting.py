@@ -83,7 +83,7 @@ def report(
 def _report_belief(
     config: Path, recordings: Sequence[Path], loaded: Loaded, model: MDP, out: Sequence[Path], *, as_json: bool
 ) -> None:
-    """Report on the belief about the states of a model, which are hidden."""
+    """Report on the belief about the hidden states of a model."""
     from msgspec import to_builtins  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.proposal.belief_calibration import BeliefRecord  # noqa: PLC0415 - likewise
@@ -153,7 +153,7 @@ def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Ins
 def _assessed(
     spec: FormulaSpec, event: Event | None, replay: Replay, loaded: Loaded, bases: Mapping[str, RestsOn]
 ) -> Assessment:
-    """Return the verdict on a formula. `bases`: what the formula's values rest on."""
+    """Return the verdict on a formula. `bases`: the recordings on which the formula's values rest."""
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
 
     if event is None:

@@ -1,8 +1,9 @@
 """Models in the PRISM language and JANI, which Storm builds in another process. The result is read as UMB.
 
 stormpy has the GPL licence. It is not a dependency and is not imported here. A separate program,
-`converters/storm_to_umb.py`, imports it, in any Python interpreter that has it. A model of a few lines may have any
-number of states, so the program has limits of time and memory. It ends with this process, whatever ends this process.
+`converters/storm_to_umb.py`, imports stormpy, in any Python interpreter that has it. A model of a few lines may have
+any number of states, so the program has limits of time and memory. The program ends when this process ends, for any
+reason.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Limits:
 
 
 def is_program(source: str) -> bool:
-    """Return whether the source is a file in the PRISM language or JANI, judged by its suffix."""
+    """Return whether the source is a file in the PRISM language or JANI, judged by the file's suffix."""
     return source.endswith(PROGRAMS)
 
 

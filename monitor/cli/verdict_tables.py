@@ -285,7 +285,7 @@ def _world(quantity: Quantity, path: Path) -> str:
 
 
 def _profile(verdict: Verdict) -> Table:
-    """Return the values of `regret` for each offset, or for `handover` the values of its goal now."""
+    """Return the values of `regret` for each offset, or the values of a handover's goal now."""
     regret = verdict.outcome is not None
     first, helps = ("intervened at", "the latest that helps") if regret else ("its goal", "not too late")
     table = Table(f"  {first}", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")

@@ -99,7 +99,7 @@ def _signed(report: VerificationReport, known: Expected) -> str:
 
 
 def _within(where: str, places: list[str]) -> bool:
-    """Return whether the number at `where` is one of the places that differ, or lies inside one."""
+    """Return whether the place `where` is one of the places that differ, or lies inside such a place."""
     return any(where == place or where.startswith((f"{place}.", f"{place}[")) for place in places)
 
 

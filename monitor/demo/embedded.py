@@ -43,7 +43,7 @@ async def embedded_broker(port: int) -> AsyncIterator[None]:
     except ImportError as error:
         fix = to_install("demo")
         raise ConfigError(f"the demo's broker is not installed: {fix} (`make demo` does this)") from error
-    logging.getLogger("amqtt").setLevel(logging.CRITICAL)  # it warns about every client that disconnects
+    logging.getLogger("amqtt").setLevel(logging.CRITICAL)  # the broker warns about every client that disconnects
     logging.getLogger("transitions").setLevel(logging.CRITICAL)
     broker = Broker(
         {

@@ -49,7 +49,7 @@ REPORT_EVERY = 1.0
 
 @dataclass
 class EpisodeTally:
-    """Ended episodes of one kind of agents: number of all, of those without failure, and of those with a takeover."""
+    """Numbers of ended episodes of one kind of agents: in total, without a failure, and with a takeover."""
 
     episodes: int = 0
     survived: int = 0

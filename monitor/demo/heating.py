@@ -38,7 +38,7 @@ def weather_beside(model: str) -> Path:
 
 @dataclass(frozen=True)
 class House:
-    """A controlled house. `seed`: seed of its noise. `sha256`: SHA-256 of the controller, which is published."""
+    """A controlled house. `seed`: seed of its noise. `sha256`: published SHA-256 of the controller."""
 
     world: CheckedWorld
     controller: WorldPolicy
@@ -84,10 +84,10 @@ class House:
             day += 1
 
     def run_again(self, evidence: Evidence, policies: Policies, name: str, offset: int) -> tuple[Floats, Floats]:
-        """Return the state of an alarm's last step under another policy since an offset: inferred, and simulated.
+        """Return the inferred and the simulated state at an alarm's last step, with another policy since an offset.
 
-        The monitor infers the first state from the published numbers. The second state is the house's own, with its
-        noise.
+        The monitor's code infers the first state from the published numbers. The second state is simulated with the
+        true noise of the house.
         """
         world = self.world
         begins, states = drawn_states(

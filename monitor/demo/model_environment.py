@@ -1,4 +1,4 @@
-"""The demo's environment: a simulator whose true dynamics are a model's rows, and whose sensor is its emissions."""
+"""The demo's environment: a simulator with a model's rows as true dynamics, and a sensor with its emissions."""
 
 from __future__ import annotations
 

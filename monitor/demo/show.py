@@ -118,7 +118,7 @@ class DemoRun:
         house = House.of(world, nominal.table, weather_beside(loaded.config.model), self.seed, nominal.sha256)
         for alert in watcher.seen.alarms("firing"):
             file = folder / str(alert["evidence"]["id"])
-            if not file.is_file():  # it is written after the alert is published
+            if not file.is_file():  # the evidence is written after the alert is published
                 continue
             evidence = read_evidence(file.read_bytes())
             change, offset = change_of(parse(evidence.text)), evidence.verdict.offset
@@ -174,7 +174,7 @@ async def summarise(watcher: Watcher, folder: Path, *, stopped: bool) -> list[st
         return [f"{missing}; run longer (--steps) or try another --seed"]
     if evidence is None:
         return ["no alarm has evidence; the monitor's log says why"]
-    if not await eventually(evidence.is_file):  # the monitor writes it after it has published the alert
+    if not await eventually(evidence.is_file):  # the monitor writes the evidence after it has published the alert
         return [f"the monitor did not write the evidence {evidence}"]
     say(f"verify the evidence of a resolved alarm in a new process:\n$ {_command()} verify {evidence}")
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))

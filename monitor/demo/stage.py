@@ -22,7 +22,7 @@ TIMEOUT: Final = 60.0
 def load(config: Path, folder: Path, url: str, port: int) -> Loaded:
     """Read a configuration for a run with its store in `folder`, a broker at `url`, and the status page at `port`.
 
-    Its webhooks are left out, because alarms of a simulated agent must page nobody.
+    The configuration's webhooks are left out, because alarms of a simulated agent must page nobody.
 
     Raises:
         ConfigError, ModelError, PolicyError: an input is missing or invalid, and nothing was started.

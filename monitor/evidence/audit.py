@@ -24,7 +24,7 @@ class Audited(msgspec.Struct, frozen=True):
     policy: str
     """The policy that took over."""
     goal: str
-    """The goal that judged, as text, because a formula of the same name may have had another goal."""
+    """The goal that judged, as text. A formula of the same name may have had another goal earlier."""
     causal_model: CausalModel
     """The class of causal models of the bounds; `gumbel` means no bounds."""
     takeovers: int
@@ -40,7 +40,8 @@ class Audited(msgspec.Struct, frozen=True):
     deployed: float
     """Sum of the expected values if the deployed policy had continued."""
     deviation: float | None
-    """Standard deviation of that number, given the observations; `null` for rewards."""
+    """Standard deviation of the number of these takeovers after which the path formula would have held under the
+    deployed policy, given the observations; `null` for rewards."""
 
 
 def audit(documents: Iterable[Evidence]) -> list[Audited]:
@@ -77,7 +78,7 @@ def _audited(formula: str, policy: str, goal: str, causal_model: CausalModel, gr
 
 
 def _goal(text: str) -> Goal:
-    """Return the goal that a judgement's formula contains twice, without its offset, which depends on the takeover."""
+    """Return the goal that a judgement's formula contains twice. The offset is left out: it depends on the takeover."""
     formula = parse(text)
     assert isinstance(formula, And), "a judgement is a conjunction"
     assert isinstance(formula.left, Goal), "of two goals"

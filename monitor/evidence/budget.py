@@ -23,7 +23,7 @@ class Budget:
         self.model_bytes = MAX_UNPACKED_BYTES if trusted else MAX_MODEL_BYTES
 
     def take(self, size: int) -> None:
-        """Subtract the bytes of an object, before it is read. Raises LimitError if not enough bytes are left."""
+        """Subtract the bytes of an object before the object is read. Raises LimitError if not enough bytes are left."""
         if size > self._left:
             raise LimitError(
                 f"its models and policies have more than {self._most:,} bytes; if you trust its source, add --large"

@@ -42,7 +42,7 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_place(evidence: Evidence) -> Iterator[str]:
-    """Check the positions of path and breach in the episode, and that each pair has inputs if any has.
+    """Check the positions of path and breach in the episode. Also check that either all pairs have inputs or none.
 
     If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
     breach has a single time. Otherwise the agent may have restarted under the same episode; its steps are then numbered
@@ -80,7 +80,7 @@ def _of_noise(evidence: Evidence) -> Iterator[str]:
             on_stream(
                 drawn.sampling, AlarmSpec(when=when), stream=stream, seq=evidence.seq, first=first, test=drawn.test
             )
-            for when in ("fails", "holds")  # the evidence does not record on which of the two the alarm fires
+            for when in ("fails", "holds")  # the evidence does not record which of these two values `when` had
         ]
     except ConfigError as error:
         yield f"verdict.drawn: {error}"

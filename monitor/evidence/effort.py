@@ -31,11 +31,11 @@ DRAWS: Final = 1_000
 """Number of sampled steps that cost as much as one obligation."""
 
 NESTED: Final = 2_000, 256
-"""In a world with numbers: maximum number of samples of `handover`, and of nested samples per state of the other
-policy."""
+"""In a world with numbers: maximum number of samples of `handover`, and for each state, maximum number of nested
+samples under the other policy."""
 
 TRIED: Final = 256 * 128 + 1_024
-"""Maximum number of samples for the decisions tried when a goal is missed in a world with numbers."""
+"""Maximum number of samples for the other decisions that are tried if a goal is missed in a world with numbers."""
 
 AT_OFFSET: Final = 2 * 1_024
 """Number of samples of both policies at each further offset of the takeover, in a world with numbers."""
@@ -63,7 +63,7 @@ def work(evidence: Evidence) -> int:
             steps += (AT_OFFSET * back + (0 if evidence.verdict.recourse is None else TRIED)) * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.belief is not None:
-        # two worlds side by side, each of which may be at all of its places, from each offset of a profile on
+        # two worlds are evaluated together, from each offset of a profile on; each may be at every place of its belief
         total += sum((len(each) // 2) ** 2 for each in evidence.inputs[-farthest - 1 :]) * (farthest + 1)
     if evidence.verdict.bands is not None:
         bands = evidence.verdict.bands
@@ -81,7 +81,7 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 
 def _parts(goal: Goal) -> int:
-    """Return the obligations of a goal's measure, times the steps of a takeover that ends and the decisions to make."""
+    """Return the number of obligations of a goal's measure, with factors for takeovers that end and for decisions."""
     parts = _size(goal.measure)
     changes = goal.world.change, goal.world.baseline or NOMINAL
     lasting = max(max(change.steps or 0, change.limit or 0) for change in changes)

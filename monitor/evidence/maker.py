@@ -1,8 +1,8 @@
 """Make the evidence of alarms and judged takeovers.
 
 Most of a document is the same for every alarm of a monitor (models, manifests, versions), for every alarm in a state
-(the policies' choices there), or for every alarm on a shared verdict. These parts are packed once; the rest is packed
-for each alarm.
+(the policies' choices there), or for every alarm on a shared verdict. These parts are packed once; the other parts are
+packed for each alarm.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class EvidenceMaker:
         )
 
     def _id_of(self, about: TakenOver, text: str) -> str:
-        """Return the id of a judged takeover. It is made as an alarm's id with one more policy, so no alert has it."""
+        """Return the id of a judged takeover. It is made like an alarm's id, plus a policy, so no alert has it."""
         assert about.verdict is not None
         sha256 = self._identity.policies
         identity = replace(self._identity, policies={**sha256, self._deployed: sha256["nominal"]})

@@ -84,7 +84,7 @@ def derive_again(
     """
     problems = list(_of_models(evidence, model, models or {}))
     if problems:
-        return Rederivation(problems, None)  # another model, so its verdict says nothing about this alarm
+        return Rederivation(problems, None)  # it is another model, and a verdict on it says nothing about this alarm
     problems = list(_of_policies(evidence, model, tables))
     notes: tuple[str, ...] = ()
     try:
@@ -148,8 +148,8 @@ ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
 def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
     """Return the verdict of the referee, which samples neither noise nor models.
 
-    If the engine has to help, the engine's verdict follows, and the first verdict contains the numbers that only the
-    engine computes.
+    If the engine has to help, return the engine's verdict too. The first verdict then contains the numbers that only
+    the engine computes.
     """
     recorded = evidence.verdict
     if not isinstance(model, MDP):
@@ -220,7 +220,7 @@ def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: 
 def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
     """Return the verdict on a world with numbers, with values from the referee's own samples.
 
-    The quantities are those of the engine's verdict, because the recorded ones may be forged. The engine also checks
+    The quantities come from the engine's verdict, because the recorded quantities may be forged. The engine also checks
     the path.
     """
     verdict, formula = _verdict(evidence, world, tables, models), parse(evidence.text)
@@ -375,7 +375,7 @@ def _has(model: AnyModel, state: State) -> bool:
 
 
 def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
-    """Compare the belief before each pair with the one that follows from the first, or from an observed start."""
+    """Compare each recorded belief with the belief that follows from the first one, or from an observed start."""
     readers = {name: table for name, table in tables.items() if isinstance(table, Reader)}
     if not readers or not isinstance(model, MDP) or not evidence.inputs:
         return
@@ -391,7 +391,7 @@ def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterat
             one, other = held.get(place, 0.0), due.get(place, 0.0)
             if abs(one - other) > TOLERANCE:
                 yield f"inputs[{k}]: the belief has {one!r} at place {place[0]:g}, {other!r} follows"
-                return  # later beliefs depend on it
+                return  # later beliefs depend on this one
 
 
 def _entries(belief: Sequence[float], size: int) -> dict[tuple[float, ...], float]:
@@ -401,7 +401,7 @@ def _entries(belief: Sequence[float], size: int) -> dict[tuple[float, ...], floa
 
 
 def _given_path(evidence: Evidence, tables: Policies) -> Sequence[Sequence[Any]]:
-    """Return the path in the form of `check`: with recorded inputs, if any, or with the belief before it."""
+    """Return the path in the form of `check`: with recorded inputs or the belief before the path, if there are any."""
     if not evidence.inputs:
         return evidence.path
     if any(isinstance(table, Reader) for table in tables.values()):

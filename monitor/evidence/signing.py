@@ -1,4 +1,4 @@
-"""Ed25519 signatures (RFC 8032) of evidence, made with a private key in a file and checked with the public key.
+"""Ed25519 signatures (RFC 8032) of evidence: made with a private key in a file, checked with the public key.
 
 A signature has 64 bytes and covers the unchanged evidence file, so other programs can check it too: `openssl pkeyutl
 -verify -pubin -inkey PUBLIC -rawin -in FILE -sigfile FILE.sig`. Equal files have equal signatures.
@@ -62,7 +62,7 @@ class Verifier:
 def read_signer(path: Path) -> Signer:
     """Return the private key in a PEM file (PKCS 8, not encrypted).
 
-    Raises ConfigError if the file cannot be read, if it is another kind of key, or if the extra `sign` is not
+    Raises ConfigError if the file cannot be read, if the key is of another kind, or if the extra `sign` is not
     installed.
     """
     content = _read(path, KEY)

@@ -45,8 +45,8 @@ class VerificationReport:
 
     `document`: None if the file is no evidence. `id_compared`: whether the id was compared with the id in `Expected`.
     `derived_by`: the program that recomputed the verdict; None if no number was compared. `notes`: sentences on why
-    earlier programs could not recompute it, and on numbers that other programs had to compute. `proof`: the evidence
-    with its models and policies, if they could be opened.
+    earlier programs could not recompute the verdict, and on numbers that other programs had to compute. `proof`: the
+    evidence with its models and policies, if they could be opened.
     """
 
     document: Evidence | None
@@ -87,8 +87,9 @@ def examine(
     The first of `derivers` that supports the query recomputes the numbers, if the work is at most `most`. Reading the
     models takes at most `memory` bytes. `worlds`: the verifier's own copies of worlds written in Python.
 
-    Raises ConfigError if a model or policy cannot be read, or if such a world is not given; LimitError if the work
-    exceeds `most`, or if `read` raises it. These errors are raised only if there is no other problem.
+    Raises ConfigError if a model or policy cannot be read, or if a needed world is not in `worlds`. Raises LimitError
+    if the work exceeds `most`, or if `read` raises LimitError. These errors are raised only if there is no other
+    problem.
     """
     signed = _signed(content, expected)
     problems = _of_signature(signed, expected)
@@ -113,7 +114,7 @@ def examine(
         if not problems:
             raise
     else:
-        if not impossible:  # otherwise it is another alarm, whose verdict says nothing here
+        if not impossible:  # otherwise the evidence is of another alarm, and its verdict says nothing about this one
             found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
             problems += [problem for problem in found.problems if problem not in problems]
             derived_by, notes = found.by, found.notes

@@ -60,8 +60,8 @@ OTHERS: Final = -1
 class WorldPanel(msgspec.Struct, frozen=True):
     """One compared world.
 
-    `begins`: position of its first step on the path. `states`: distribution at each step from there on. `quantity`: the
-    formula's quantity for this world, or None.
+    `begins`: position on the path at which this world begins. `states`: state distribution at each step from `begins`
+    on. `quantity`: the formula's quantity for this world, or None.
     """
 
     change: InterventionRef
@@ -116,9 +116,9 @@ def _panels(
     changes: Sequence[InterventionRef],
     path: tuple[Sequence[Pair], Sequence[Weights]],
 ) -> tuple[list[WorldPanel], int]:
-    """Return the observed world, from as early as there is space for, and the world of each other intervention.
+    """Return the observed world, beginning as early as space permits, and the world of each other intervention.
 
-    Also return the position at which the formula's horizon ends, which may be later than what is drawn.
+    Also return the position at which the formula's horizon ends. It may be later than the last drawn step.
     """
     last, quantities = len(evidence.path) - 1, evidence.verdict.quantities
     asked = [(change, quantities[min(n, len(quantities) - 1)]) for n, change in enumerate(changes)]
@@ -166,7 +166,7 @@ def _history(
 
 
 def _rows(panels: Sequence[WorldPanel]) -> list[int]:
-    """Return the states with a row: those that are likeliest at some step. Add `OTHERS` if there are more states."""
+    """Return the states that get a row, the likeliest at some step. Add `OTHERS` if there are more states."""
     peak: dict[int, float] = defaultdict(float)
     for panel in panels:
         for there in panel.states:

@@ -27,7 +27,7 @@ class Compared(Protocol):
 
 
 def ink_of(branch: Compared) -> str:
-    """Return the colour of a world. Its dash also distinguishes it."""
+    """Return the colour of a world. Worlds also differ in their dashes."""
     return NOMINAL if branch.nominal else ALTERNATIVE
 
 
@@ -87,11 +87,11 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
 
 
 def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
-    """Draw the future of each world from the takeover: the chance of meeting the requirement, up to its value."""
+    """Draw the chance of meeting the requirement in each world, step by step. The last chance is the world's value."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     heading, curves = _outlook(alarm, branches)
     if alarm.difference:
-        own = zip(branches, curves, strict=True)  # its bounds and bands are those of the difference
+        own = zip(branches, curves, strict=True)  # these bounds and bands belong to the difference
         shown = [replace(e, value=c[-1], bounds=None, credible=None, guaranteed=None, extremes=None) for e, c in own]
     else:
         shown = list(alarm.branches)

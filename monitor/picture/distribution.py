@@ -15,7 +15,7 @@ from monitor.exact.value_table import ValueTable
 from monitor.logic import FALSE, TRUE
 
 MOST_CELLS: Final = 20_000_000
-"""Largest product of states, obligations and steps. It takes about ten seconds."""
+"""Largest product of states, obligations and steps. A computation of this size takes about ten seconds."""
 BEAM: Final = 64
 """Number of partial paths that are kept at each step in the search for the most likely paths."""
 
@@ -43,8 +43,8 @@ class Route(msgspec.Struct, frozen=True):
 def distribution_of(world: CounterfactualWorld, value_table: ValueTable, states: int) -> Distribution:
     """Return the distribution until the formula is decided on every path. Raises LimitError above `MOST_CELLS`.
 
-    This is the forward product of docs/semantics.md, section 6.1, which also keeps the decided part: mass [states] for
-    each obligation.
+    This is the forward product of docs/semantics.md, section 6.1, with mass [states] for each obligation. In addition,
+    the probability of the paths on which the formula is already decided is kept.
     """
     automaton, labelling = value_table.automaton, value_table.labelling
     mass = {automaton.start: np.zeros(states)}

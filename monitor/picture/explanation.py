@@ -37,9 +37,9 @@ DECIDES = "decisions made for the goal have no distribution of states"
 class ComparedWorld(msgspec.Struct, frozen=True):
     """One of the compared worlds. `name`: the intervention as the formula writes it.
 
-    `begins`: position on the path at which the intervention begins. `distribution`: one entry for each step from there
-    on. `routes`: its most likely paths up to now. `value`, `bounds` and the bands of a learned model: as in the
-    verdict. `problem`: why there is no distribution.
+    `begins`: position on the path at which the intervention begins. `distribution`: one entry for each step from
+    `begins` on. `routes`: its most likely paths up to now. `value`, `bounds` and the bands of a learned model: as in
+    the verdict. `problem`: why there is no distribution.
     """
 
     name: str
@@ -68,11 +68,12 @@ class Explanation(msgspec.Struct, frozen=True):
     """Explanation of one alarm.
 
     `now`: position of the path's last pair. Positions are counted from the path's first pair, whose seq is `first`.
-    `threshold`, `comparison`: threshold of the quantity and its comparison with it, None for `=?`. `horizon`: number of
-    steps that the formula looks ahead. `history`: empty if the formula cannot be answered exactly. `profile`:
-    offset -> (nominal, alternative), without the offsets at which rows that were never recorded leave a value open.
-    `others`: number of quantities of a compound formula that are not shown. `names`: names of the actions in the model.
-    `recourse`: the effect of other decisions, None if it is not defined for the formula.
+    `threshold`, `comparison`: the threshold of the quantity, and the relation that the quantity must have to the
+    threshold; None for `=?`. `horizon`: number of steps that the formula looks ahead. `history`: empty if the formula
+    cannot be answered exactly. `profile`: offset -> (nominal, alternative), without the offsets at which rows that were
+    never recorded leave a value open. `others`: number of quantities of a compound formula that are not shown. `names`:
+    names of the actions in the model. `recourse`: the effect of other decisions, None if it is not defined for the
+    formula.
     """
 
     title: str
@@ -176,7 +177,7 @@ def explanation_of(
 def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> RecourseReport | None:
     """Return the effects of single decisions, without degrees of responsibility; None if they are not defined.
 
-    If the alarm fired because the formula holds, the best decisions are those that make it fail.
+    If the alarm fired because the formula holds, the best decisions are the decisions that make the formula fail.
     """
     try:
         query = query_of(formula, evidence.text)
@@ -195,7 +196,7 @@ def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> R
 
 
 def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
-    """Return the quantity of intervention n. A difference of two worlds has one quantity for both."""
+    """Return the quantity of intervention n. A difference of two worlds has one quantity for both interventions."""
     return quantities[min(n, len(quantities) - 1)]
 
 
@@ -265,9 +266,9 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[St
 
 
 def answers_so_far(evidence: Evidence, formula: Formula, ask: Callable[..., Verdict]) -> tuple[StepAnswer, ...]:
-    """Return the answers after each step of the stored path; none if one of them is too large.
+    """Return the answers after each step of the stored path; no answers if the computation of one is too large.
 
-    `ask`: returns the verdict on the first n pairs, from n and how they ended. It is called for 1, 2, ...
+    `ask` takes n and how the first n pairs ended, and returns the verdict on these pairs. It is called for each n.
     """
     count, lookback, moments = len(evidence.path), largest_offset(formula), list[StepAnswer]()
     for n in range(1, count + 1):

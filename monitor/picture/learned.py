@@ -33,7 +33,7 @@ def learned_in_words(alarm: Explanation, model: MDP) -> list[str]:
 def _different(alarm: Explanation) -> list[ComparedWorld]:
     """Return the worlds.
 
-    For a difference of two worlds, return one, because both have the difference's value and bands.
+    For a difference of two worlds, return only one world, because both have the difference's value and bands.
     """
     if alarm.difference:
         return [replace(alarm.branches[0], name="difference")]

@@ -1,4 +1,4 @@
-"""Picture of an alarm on a world with numbers: the observed numbers over time, and those of each compared world.
+"""Picture of an alarm on a world with numbers: the observed numbers over time, and the numbers of each compared world.
 
 The referee repeats the draws of the verdict. A world is a line while its noise is known, and a band afterwards.
 """
@@ -29,7 +29,7 @@ from monitor.referee.numbers import Given, drawn_states
 from monitor.worlds import CheckedWorld
 
 DRAWS, MOST_DRAWS = 400, 4_000
-"""Number of paths of each world: the number of the verdict's samples, within these limits."""
+"""Minimum and maximum number of paths of each world. Between them, it is the number of the verdict's samples."""
 MOST_FEATURES: Final = 4
 MOST_LABELS: Final = 3
 TRIED: Final = 12
@@ -119,7 +119,7 @@ def _compared(evidence: Evidence, change: InterventionRef, offset: int, given: G
 
 
 def _steps(measure: Probability | Reward) -> int:
-    """Return the number of steps after an intervention that a measure reads.
+    """Return the number of steps after an intervention on which a measure depends.
 
     It is at least one, for the drawing.
     """

@@ -26,9 +26,9 @@ NUMBERS: Final = 52.0
 """Width of the numbers and names to the left of the bands, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
-"""Number of columns to which a picture is cut: at the left up to the first intervention, at the right after it.
+"""Number of steps to which a picture is cut: at the left before the first intervention, at the right after the alarm.
 
-The steps from an intervention up to the alarm are always drawn, also if they are more.
+The steps from the first intervention up to the alarm are always drawn, even if there are more of them.
 """
 MOST_LINES: Final = 4
 """Largest number of intervals between ticks on the vertical axis."""

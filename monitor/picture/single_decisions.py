@@ -41,7 +41,7 @@ def decisions_of(alarm: Explanation) -> list[Decided]:
 
 
 def decisions_in_words(alarm: Explanation) -> list[str]:
-    """Return a sentence on the decision that mattered most; nothing without decisions."""
+    """Return a sentence on the decision that mattered most; an empty result if there are no decisions."""
     decided = decisions_of(alarm)
     if not decided:
         return []

@@ -38,7 +38,7 @@ DARK: Final = {
     RULE: "#363d46",
     AHEAD: "#22272d",
 }
-"""Colour -> its colour in dark mode, which is as legible there as the first is on white."""
+"""Colour -> the colour that replaces it in dark mode. The replacement is as legible there as the colour is on white."""
 
 BREAKS: Final = "\t\n"
 """Control characters that are allowed in text. Others are invalid in XML, or control a terminal that shows them."""
@@ -230,7 +230,7 @@ class Canvas:
     def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:
         """Add an area that the keyboard also reaches.
 
-        Its numbers appear at `below` while it is pointed at or focused.
+        The numbers of the area appear at `below` while the area is pointed at or focused.
         """
         self._readings.append((at, size, lines, below))
 

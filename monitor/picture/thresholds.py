@@ -31,9 +31,9 @@ def thresholds(
     """Return the values at which the label begins or ceases to hold if only the feature `column` changes.
 
     The feature moves from one end of the range to the other in each of the `states` [n, f], while the other features
-    keep their values. A world in code only says whether a label holds, so conditions such as `level >= 9` are found in
-    this way. The result is empty if the values depend on the other features, because then no line is right. It is also
-    empty for a feature with named values.
+    keep their values. The code of a world only says whether a label holds, so this search finds conditions such as
+    `level >= 9`. The result is empty if the values depend on the other features, because then no single line is
+    correct. It is also empty for a feature with named values.
     """
     feature = world.features[column]
     low, high = max(ends[0], feature.low), min(ends[1], feature.high)

@@ -1,5 +1,5 @@
-"""The impure room: configuration, MQTT, metrics, HTTP, files. No mathematics here.
+"""The monitor as a service: configuration, MQTT, metrics, HTTP and files. No mathematics here.
 
-The heart is `pipeline.Pipeline`, which is free of clocks and sockets: `service` feeds it what happens live, and a
-replay feeds it what was recorded, so both send the same bytes.
+The central class is `pipeline.Pipeline`. It uses no clock and no socket: `service` passes live events to it, and a
+replay passes recorded events to it. Both therefore send the same bytes.
 """

@@ -20,9 +20,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 class Evaluate(msgspec.Struct, frozen=True, gc=False):
     """It is time to evaluate the formulas that are due.
 
-    `latest_only`: in overload, only the newest live step of each agent is evaluated. Steps that arrived late, or up to
-    `live_since` (ticks), are still all evaluated. `steps`: approximate number of steps to evaluate now, with agents
-    taking turns; the other steps wait. 0: all steps.
+    `latest_only`: in overload, only the newest live step of each agent is evaluated. All late steps, and all steps that
+    arrived up to `live_since` (ticks), are evaluated nevertheless. `steps`: approximate number of steps to evaluate
+    now, with agents taking turns; the other steps wait. 0: all steps.
     """
 
     now: Instant
@@ -45,7 +45,7 @@ class Connected(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lost(msgspec.Struct, frozen=True, gc=False):
-    """`count` messages of this topic were dropped, because the inbox was full or for another reason (`why`)."""
+    """`count` messages of this topic were dropped, because the inbox was full or for the reason in `why`."""
 
     now: Instant
     topic: str

@@ -1,4 +1,4 @@
-"""Settings of Python's garbage collector that keep its pauses short. For a process that runs only the monitor."""
+"""Settings that keep the pauses of Python's garbage collector short, for a process that runs only the monitor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ COLLECT: Final = (500, 1, 500_000)
 """Thresholds of the collector's three generations.
 
 The youngest generation is searched once 500 more objects were created than freed. The middle generation is searched
-every second time, and all objects after 500,000 of these searches. The count falls with each old object that is freed,
-so many more than 500 objects may be young. With a threshold of 20,000, the young objects of a thousand agents took up
-to 140 ms; with 500 they take up to 3 ms. Each survivor is searched twice in both cases. A search of all 280,000 objects
-of a thousand agents takes 0.2 s; at 10,000 steps a second it happens once an hour.
+every second time, and all objects after 500,000 of these searches. Each freed old object lowers this difference too, so
+many more than 500 objects may be young. With a threshold of 20,000, a search of the young objects of a thousand agents
+took up to 140 ms; with 500 it takes up to 3 ms. With both thresholds, each surviving object is searched twice. A search
+of all 280,000 objects of a thousand agents takes 0.2 s; at 10,000 steps a second it happens once an hour.
 """
 
 
@@ -22,9 +22,9 @@ of a thousand agents takes 0.2 s; at 10,000 steps a second it happens once an ho
 def collector_at_ease() -> Iterator[None]:
     """Use short pauses inside the block. Enter it when everything is loaded.
 
-    The loaded modules have more than a hundred thousand objects, which are never freed. A search of them stops every
-    thread for a tenth of a second, so they are frozen. Reference counting frees the objects of a processed message or
-    of a forgotten agent. Searches find almost nothing, so only their pauses matter.
+    The loaded modules have more than a hundred thousand objects, which are never freed. A search of these objects stops
+    every thread for a tenth of a second, so they are frozen (left out of searches). Reference counting frees the
+    objects of a processed message or of a forgotten agent. Searches find almost nothing, so only their pauses matter.
     """
     before = gc.get_threshold()
     gc.collect()

@@ -30,7 +30,7 @@ def tick_of(loaded: Loaded) -> float:
 class Health:
     """Health of one sidecar.
 
-    `starting`: what must be done before agents are monitored; empty once they are monitored.
+    `starting`: the work that remains before agents are monitored; empty once they are monitored.
     """
 
     def __init__(

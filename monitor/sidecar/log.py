@@ -56,7 +56,7 @@ class RateLimitedLog:
 
 
 class RateLimit(logging.Filter):
-    """Filter for loggers of libraries: passes one record a minute per message text, whatever its arguments."""
+    """Filter for loggers of libraries: passes one record a minute per message text, for any arguments of the text."""
 
     def __init__(self) -> None:
         super().__init__()

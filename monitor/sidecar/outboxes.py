@@ -20,7 +20,7 @@ class Outboxes:
     def number(
         self, publications: Iterable[Publication], *, known: Collection[Publication] = ()
     ) -> list[tuple[int, Publication]]:
-        """Assign a number to each message, and to each post about an alert among them; return the numbered messages.
+        """Give numbers to the messages and to the posts about alerts among them; return the numbered messages.
 
         `known`: messages that report nothing new, so no post is made for them.
         """

@@ -18,7 +18,7 @@ MEMORY: Final = 5.0
 """Time constant of the exponential average, in seconds."""
 
 OUTLIER: Final = 10.0
-"""A batch is ignored if its work per step is this many times the usual work: the work must have included other things.
+"""A batch is ignored if its work per step is this many times the usual work, because it must have included other work.
 """
 
 WEIGHT: Final = 0.1
@@ -76,7 +76,7 @@ class OverloadDetector:
         self._busy = left
 
     def _answered(self, steps: int, work: float) -> None:
-        """Count evaluated steps, unless their work was so large that it must have included other things."""
+        """Count evaluated steps, unless the batch took so much work that it must have included other work."""
         each = work / steps
         usual = self._usual or each
         if each <= OUTLIER * usual:

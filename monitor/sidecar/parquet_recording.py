@@ -6,8 +6,8 @@
     open-000000000000.rec                               the newest events, while the recording is written
 
 A part is a range of events. It has one file for each bucket, named after the part's first event. A Parquet file cannot
-be read before it is complete, so the events of the unfinished part are also in `open-*.rec`. A process that is killed
-therefore loses no more events than with a recording in one file. `parquet_recorder.py` writes these folders.
+be read before it is complete, so the events of the unfinished part are also in `open-*.rec`. Therefore, if the process
+is killed, no more events are lost than from a recording in one file. `parquet_recorder.py` writes these folders.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is opt
 @contextlib.contextmanager
 def _readable(path: Path, arrow: Any) -> Iterator[None]:  # noqa: ANN401 - pyarrow is optional
     """Turn errors of pyarrow into RecordingError. A damaged file can cause errors of many classes."""
-    arrow.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
+    arrow.allocate_buffer(1)  # pyarrow reserves address space once; do not count it for the file
     try:
         yield
     except (arrow.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError) as error:

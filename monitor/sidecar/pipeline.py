@@ -48,7 +48,8 @@ LISTED: Final = 100
 """Maximum number of agents whose blind formulas a status lists."""
 
 SKIPPED: Final = 1_000_000
-"""Number of revisions skipped after a loss. It exceeds the number of lost revisions, so (id, revision) stays unique."""
+"""Number of revisions skipped after a loss of events. More are skipped than were lost, so (id, revision) stays
+unique."""
 
 OFFLINE: Final = b'{"state":"offline"}'
 """The last will, and the last message before a clean stop."""
@@ -58,8 +59,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The state of a pipeline, as bytes for the store.
 
     `common`: the state that belongs to no agent. `agents`: agent -> state, of agents that changed since the last
-    snapshot; None for an agent forgotten since. `pages`: `<agent>/<number>` -> data that never change once written;
-    None if removed. Agents that are not in this snapshot have their state in an earlier one.
+    snapshot; None for an agent that was forgotten since then. `pages`: `<agent>/<number>` -> data that never change
+    once written; None if removed. Agents that are not in this snapshot have their state in an earlier one.
     """
 
     common: bytes
@@ -271,7 +272,7 @@ class Pipeline:
     def standing(self) -> Effects:
         """Return the present state, with which sinks start: newest verdicts, blindness, alarms, alerts.
 
-        All of it was reported before, so do not send or count it again.
+        This state was reported before, so do not send or count it again.
         """
         alerts = (firing.alert for firing in self._publisher.alarms())
         return Effects(tuple(self._publisher.retained()), notices=(*self._monitor.current_state(), *alerts))

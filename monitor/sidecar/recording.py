@@ -100,7 +100,7 @@ class Recorder:
         self._file.close()
 
     def abandon(self) -> None:
-        """Close a file that cannot be written to, and ignore errors."""
+        """Close the file, which cannot be written to any more, and ignore errors."""
         with contextlib.suppress(OSError):
             self._file.close()
 

@@ -19,8 +19,8 @@ from monitor.sidecar.store.journal import SnapshotSetting, StoreContent
 
 LOG: Final = logging.getLogger("monitor.service")
 PIECE: Final = 200
-"""Maximum number of events between two turns of the loop, so that a signal to stop is handled. An evaluation ends a
-piece."""
+"""Maximum number of events between two turns of the loop, so that a signal to stop is handled. Each evaluation is also
+followed by a turn of the loop."""
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -61,12 +61,13 @@ async def take_up(
 ) -> Recovered:
     """Restore the snapshot and replay the later events; `progress` is called with the number of replayed events.
 
-    `incomplete`: why the store lacks some events; empty if it has all. If events are missing, alarms skip revisions.
+    `incomplete`: why the store lacks some events; empty if it has all of them. If events are missing, alarms skip
+    revisions.
 
-    The messages that the replayed events publish are ignored, because `kept` has the messages that the broker has not
-    acknowledged. The events are replayed with the former formulas and topics. Then the pipeline of the present
-    configuration takes over, and publishes which alarms are removed or moved. If the model or a policy has changed, the
-    events only extend the paths.
+    Messages that the replayed events publish are ignored, because `kept` already has the messages that the broker has
+    not acknowledged. The events are replayed with the former formulas and topics. Then the pipeline of the present
+    configuration takes over, and publishes messages about alarms that are removed or that move to another topic. If the
+    model or a policy has changed, the events only extend the paths.
 
     Raises any error that the content causes; `loaded.monitor` must not be used after an error.
     """

@@ -1,6 +1,6 @@
 """Change the configuration without a restart: read and check it in a thread, apply it between two steps.
 
-If the new configuration is wrong, the former one stays in force, and one log line gives the reason.
+If the new configuration is wrong, the former configuration stays in force, and one log line gives the reason.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ from monitor.types.alerts import Alert
 
 LOG: Final = logging.getLogger("monitor.service")
 GOODBYE: Final = 3.5
-"""Seconds for the link to end. Everything included, a sidecar ends within 5 s of the signal."""
+"""Seconds for the link to end. A sidecar as a whole ends within 5 s of the signal."""
 
 CHECK: Final = 60.0
 """Seconds between two checks of how much evidence was added."""
@@ -72,14 +72,14 @@ def make_client_id(loaded: Loaded) -> str:
 
 
 class Service:
-    """One sidecar. `start` opens the recording and the port, which can fail; `run` works until `stop` is set.
+    """One sidecar. `start` opens the recording and the port, and can fail; `run` works until `stop` is set.
 
     To drive a service without a network: call `begin`, put messages into `inbox`, process a batch with each
     `worker.turn`, take the published messages from `outbox`, and call `close`.
 
     `tell` gets a line for each step of the start that takes time; by default the lines are logged. `again` reads the
     configuration again, for `reload`; `manager` is notified of reloads. Raises ConfigError if the store cannot be
-    opened, because the store contains the client id under which the broker keeps messages for the monitor.
+    opened. Without the store, the client id under which the broker keeps messages for the monitor is unknown.
     """
 
     def __init__(
@@ -322,7 +322,7 @@ class Service:
             raise
 
     def _choose_client_id(self) -> str:
-        """Return the configured client id, or the id in the store, under which the broker keeps unseen messages."""
+        """Return the configured client id, or the id in the store. The broker keeps unseen messages under this id."""
         setting = None if self.store is None else self.store.kept.setting
         if self.config.mqtt.client_id is not None or setting is None:
             return make_client_id(self._loaded)

@@ -18,7 +18,7 @@ TOPICS: Final = 4096
 class ShardFilter:
     """Decides by the topic whether a message is for this monitor. If no shard is configured, every message is.
 
-    A topic without a valid agent's name is for shard 0, so that only one shard reports it.
+    A message whose topic has no valid agent's name is for shard 0, so that only one shard reports it.
     """
 
     def __init__(self, mqtt: MqttConfig) -> None:

@@ -22,8 +22,8 @@ PERIOD: Final = 5.0
 class ServiceManager:
     """Client of the service manager at `$NOTIFY_SOCKET` of `environment`. The methods neither block nor raise.
 
-    `listens`: True if there is a service manager. `watchdog`: the manager kills this process after so many seconds
-    without `alive`; None if it does not.
+    `listens`: True if there is a service manager. `watchdog`: number of seconds without `alive` after which the manager
+    kills this process; None if it never does.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:

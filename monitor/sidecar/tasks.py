@@ -15,7 +15,8 @@ T = TypeVar("T")
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> list[Any]:
     """Cancel tasks and wait until they end; return their results, including exceptions.
 
-    The cancellation is repeated, because Python 3.11's `wait_for` can swallow one that arrives just as it finishes.
+    The cancellation is repeated, because Python 3.11's `wait_for` can lose a cancellation that arrives just as
+    `wait_for` finishes.
     """
     every = list(tasks)
     while pending := [task for task in every if not task.done()]:

@@ -58,8 +58,8 @@ reconnecting, and their undelivered steps arrive after the broker's queue. Until
 mean that all messages have arrived."""
 
 MAX_TOTAL_GRACE: Final = 30.0
-"""Maximum sum of `RECONNECT_GRACE` over connections that were lost before their grace ended. After that, time passes
-whenever the broker is reached. Otherwise an unstable broker would hide that agents are silent."""
+"""Maximum sum of `RECONNECT_GRACE` over connections that were lost before their grace ended. After this sum is used up,
+time passes whenever the broker is reached. Otherwise an unstable broker would hide that agents are silent."""
 
 FINAL_WRITE_SECONDS: Final = 0.5
 """Seconds at the end for writing evidence files. Evidence that is not written by then stays in the database."""
@@ -77,7 +77,7 @@ class Worker:
     Other tasks do not run during a batch.
 
     `acknowledge` acknowledges messages to the broker; the link sets it. `setting` returns the `SnapshotSetting` at
-    given ticks. Without a store, nothing is kept.
+    given ticks. Without a store, no state is kept.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Worker:
         self._live_since = math.inf  # ticks since which no backlog is expected from the broker
         self._reached = 0.0
         self._turned = read_clock().ticks, read_work()  # after the last batch
-        self._live = self._late = 0  # number of steps of this batch that came when they happened; that have an old time
+        self._live = self._late = 0  # numbers of steps of this batch: arrived when they happened; have an old time
         self._untimed: Counter[str] = Counter()  # agent -> number of its live steps without a time
         self._burst_began = self._burst_seen = -math.inf  # ticks
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
@@ -151,7 +151,7 @@ class Worker:
         burst = self._burst()
         if burst or (self._up and self._live_since == math.inf and self._has_fetched(taken)):
             self._live -= burst
-            self._live_since = self._clock().ticks + self._config.path.reorder.wait  # some may be held back that long
+            self._live_since = self._clock().ticks + self._config.path.reorder.wait  # steps may still wait so long
         if others:
             self._sinks.metrics.others_seen(others)
         if taken > others or not others or self._waiting.steps or self._evaluation_due():
@@ -180,7 +180,7 @@ class Worker:
         """Note that the broker was reached or lost."""
         self._up, self._live_since, self._reached = up, math.inf, read_clock().ticks
         loop = asyncio.get_running_loop()
-        if self._going is not None:  # the former connection did not last
+        if self._going is not None:  # the former connection was lost early
             self._going.cancel()
             self._spared += RECONNECT_GRACE - max(self._going.when() - loop.time(), 0.0)
         self._going = loop.call_later(RECONNECT_GRACE, self._lasts) if up else None
@@ -310,13 +310,13 @@ class Worker:
         if not steps:
             return 0
         now = read_clock().ticks
-        if now - self._burst_seen > self._config.path.reorder.wait + RECONNECT_GRACE:  # none is noticed for that wait
+        if now - self._burst_seen > self._config.path.reorder.wait + RECONNECT_GRACE:  # after a pause, a new burst
             self._burst_began = now
         self._burst_seen = now
         return steps if now - self._burst_began <= BACKLOG_SECONDS else 0
 
     def _look_for_pause(self) -> None:
-        """If this process was suspended, expect a backlog: the next steps have waited meanwhile."""
+        """If this process was suspended, expect a backlog, because the next steps have waited during the suspension."""
         ticks, work = self._turned
         now = read_clock().ticks
         if now - ticks - (read_work() - work) > max(self._config.stream.max_lag, STOOD_STILL):
@@ -333,7 +333,7 @@ class Worker:
         oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
         waited = 0.0 if oldest is None else began.ticks - oldest
         skips = self._live_since < math.inf and self._pressure.overloaded(waited)
-        # A missing step may be in the inbox. So the time for missing steps ends when the oldest entry of the inbox
+        # A missing step may be in the inbox. So time passes for missing steps only until the oldest entry of the inbox
         # arrived.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
         deadline = min(self._config.limits.deadline, BACKLOG_BUDGET) if backlog else self._config.limits.deadline
@@ -372,8 +372,9 @@ class Worker:
         evidence = [file for _, effects in outcomes for file in effects.evidence]
         if self._store is not None:
             self._store.hold(evidence)  # before the page lists the alarm and its evidence is requested
-        # The alarm history changes before the commit, which stores its changed rows. If the commit never happens, the
-        # broker delivers these messages again, as they are not acknowledged: the same alarms with the same ids follow.
+        # The alarm history changes before the commit, and the commit stores the changed rows. If the commit never
+        # happens, the broker delivers the unacknowledged messages again, and they lead to the same alarms with the same
+        # ids.
         self._keep(outcomes, numbered, evidence, self._sinks.view.history.note(messages))
         if receipts:
             self.acknowledge(receipts)

@@ -1,8 +1,11 @@
-"""Values passed between packages of the monitor, all of them frozen and fast to create: each message creates several.
+"""Values passed between packages of the monitor.
 
-Times are in seconds: `wall` since the epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1]. In the order of
-the route: `specs` says what to monitor; a message becomes an `Observation` and this a `Step` (`stream_events`); the
-held path gives a `Verdict` (`verdicts`); verdicts lead to an `Alert` (`alerts`); the monitor returns `notices`.
+They are frozen, and fast to create, because each message creates several of them.
+
+Times are in seconds: `wall` since the epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1]. The modules in
+the order of processing: `specs` says what to monitor. A message becomes an `Observation`, and an observation becomes a
+`Step` (`stream_events`). The held path gives a `Verdict` (`verdicts`), and verdicts lead to an `Alert` (`alerts`). The
+monitor returns `notices`.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """Newer verdict of a firing alarm that makes no new revision; it is published at the next heartbeat.
+    """Newer verdict on a firing alarm, without a new revision of the alert. The next heartbeat publishes the verdict.
 
-    `monitor.alarm.refresh` computes the alert from it. `pairs`: length of the verdict's path.
+    `monitor.alarm.refresh` computes the alert from this notice. `pairs`: length of the verdict's path.
     """
 
     judged: Judged
@@ -76,8 +76,8 @@ class OffPolicy(msgspec.Struct, frozen=True):
 class Deviates(msgspec.Struct, frozen=True):
     """Deviation of the agent from the nominal policy; sent if it has changed by 0.01.
 
-    `share`: fraction of the last `steps` steps, 0 to 1, whose actions the nominal policy would not have taken, beyond
-    the number that its randomness explains (`monitor.statistics.deviation`).
+    `share`: fraction of the last `steps` steps, 0 to 1, at which the agent deviated. Differences that the randomness of
+    the nominal policy explains are subtracted (`monitor.statistics.deviation`).
     """
 
     agent: str
@@ -184,9 +184,9 @@ class WrongAgent(msgspec.Struct, frozen=True):
 class Contradictions(msgspec.Struct, frozen=True):
     """Rejected rows of the model and rejected agents; the expected fraction of wrong rejections is at most 0.05.
 
-    Sent if they change, or if the evidence against them changes. `rows`, `agents`: those with the strongest evidence
-    first, at most ten of each. `rows_rejected`, `agents_rejected`: total numbers. `rows_tested`: number of rows that
-    can be rejected; 0 if none is tested.
+    Sent if the rejected rows or agents change, or if the evidence against them changes. `rows`, `agents`: the rejected
+    rows and agents, at most ten of each, in descending order of the evidence against them. `rows_rejected`,
+    `agents_rejected`: total numbers. `rows_tested`: number of rows that can be rejected; 0 if none is tested.
     """
 
     rows: tuple[WrongRow, ...] = ()
@@ -212,10 +212,10 @@ class TakenOver(msgspec.Struct, frozen=True):
     """A takeover, judged by the goal of a formula when the goal's horizon has passed.
 
     `policy`: the policy that took over at step `first_seq`, at time `since` (seconds since the epoch). `seq`, `time`:
-    step of the judgement; if the judgement is undecided, step of the takeover. `reason`: why it is undecided.
-    `verdict`: two quantities, for what happened and for the deployed policy; None if undecided. `path`: the pairs from
-    the takeover on; `acted`: the policies that acted at these pairs; `inputs`: the inputs recorded there, if the model
-    has inputs. `evidence`: id of the evidence, if evidence is stored.
+    step of the judgement; if the judgement is undecided, step of the takeover. `reason`: why the judgement is
+    undecided. `verdict`: two quantities, for what happened and for the deployed policy; None if undecided. `path`: the
+    pairs from the takeover on; `acted`: the policies that acted at these pairs; `inputs`: the inputs recorded there, if
+    the model has inputs. `evidence`: id of the judgement's evidence, if evidence is stored.
     """
 
     agent: str

@@ -1,4 +1,4 @@
-"""Values of the stream: a message as decoded, and the steps, breaks and ends of a path that messages become."""
+"""Values of the stream: a decoded message, and the parts of a path made from messages (steps, breaks, ends)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BlindReason = Literal[
     "overload",
     "model_doubt",
 ]
-"""Why a formula cannot be evaluated now, or why its value must not be relied on; docs/blindness.md lists them."""
+"""Reasons why a formula cannot be evaluated now, or why its value must not be relied on; see docs/blindness.md."""
 
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
@@ -47,11 +47,11 @@ UNKNOWN_POLICY: Final = ""
 """Name used for an acting policy that is not configured; the monitor has no table for it."""
 
 YEAR_10000: Final = 253_402_300_800.0
-"""Its start, in seconds since the epoch. Times from there on are not written as dates."""
+"""Start of the year 10000, in seconds since the epoch. Later times are not written as dates."""
 
 
 class Instant(msgspec.Struct, frozen=True, gc=False):
-    """One reading of both clocks, in seconds. `wall`: since the epoch. `ticks`: on a monotonic clock, from any zero."""
+    """One reading of both clocks, in seconds. `wall`: since the epoch. `ticks`: on a monotonic clock with any start."""
 
     wall: float
     ticks: float
@@ -109,7 +109,7 @@ class Break(msgspec.Struct, frozen=True, tag=True):
 
     `unrecorded`: the model is learned, and the newest pair of the path led to a successor that was never recorded after
     the pair. `unpredicted`: the pair led to a successor of probability 0 in the model. `failed`: the code of a world
-    with numbers failed, which says nothing about whether the world is right.
+    with numbers failed; it is unknown whether the world is correct.
     """
 
     reason: BlindReason

@@ -1,4 +1,4 @@
-"""Answer to a formula on a path, and its parts: quantities, bands, recourse, and what is needed to draw again."""
+"""Answer to a formula on a path, and its parts: quantities, bands, recourse, and the settings of samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ knowledge of the observations; `hindsight`: only with this knowledge; `no`: by n
 Tier = Literal["recorded", "point", "interval", "posterior", "learned"]
 """What is known of the noise of a step in a world with numbers. `recorded`: a part of the noise was recorded as inputs.
 `point`: all of the noise is known. `interval`: bounds of each component are known. `posterior`: the noise can only be
-drawn. `learned`: the noise is that of a world estimated from data.
+drawn. `learned`: the noise belongs to a world that was estimated from data.
 """
 
 ProfileExtremes = tuple[tuple[float, float, float, float], ...]
@@ -30,7 +30,7 @@ NO_EXTREMES: Final = "no extremes"
 """First words of `Bands.reason` for a quantity of unknown value that has no least and greatest value."""
 
 UNRECORDED: Final = "what was never recorded decides it"
-"""Reason of an undecided verdict of the exact engine that more recordings could decide."""
+"""Reason of an undecided verdict of the exact engine, if more recordings could decide the verdict."""
 
 UNEXAMINED: Final = "other decisions are examined only where the state is seen and policies remember nothing"
 """Reason of an unknown recourse if states are hidden or policies have a memory."""
@@ -39,7 +39,8 @@ MOST_BELIEVED: Final = 5
 """Largest number of states of the belief in a verdict."""
 
 BELIEF_DIGITS: Final = 9
-"""Decimals by which the likeliest states are ordered, so that rounding does not choose among equally likely ones."""
+"""Decimals by which the likeliest states are ordered, so that rounding does not decide between equally likely
+states."""
 
 
 class RestsOn(msgspec.Struct, frozen=True, gc=False):
@@ -110,7 +111,7 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """Settings and seed of a sampled verdict: together with the path, enough to draw its samples again."""
+    """Settings and seed of a sampled verdict. With these and the path, the samples can be drawn again."""
 
     sampling: Sampling
     """The settings `sampling` of the configuration, with three more. `delta`: half-width of the indifference region
@@ -130,7 +131,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Bands(msgspec.Struct, frozen=True):
-    """Settings of the bands of a learned model: together with the path, enough to compute the bands again."""
+    """Settings of the bands of a learned model. With these and the path, the bands can be computed again."""
 
     draws: int = 0
     """Number of posterior models for the credible band; 0 if no band was requested, or if it is that of a world."""
@@ -152,9 +153,9 @@ class Bands(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The fewest changed decisions that meet a missed goal, and the first of them; up to it everything is as observed.
+    """The fewest changed decisions that meet a missed goal, and the first changed decision. Before it, nothing changes.
 
-    The decisions are chosen in hindsight, with what the observed path says about the noise.
+    The decisions are chosen in hindsight, with the noise inferred from the observed path.
     """
 
     count: int

@@ -33,7 +33,7 @@ def check_places(config: Config) -> list[str]:
 
 
 def takeover_notes(queries: Sequence[Query], window: int) -> list[str]:
-    """Return notes: which formulas judge takeovers, which cannot because the path is too short, and why others do not.
+    """Return notes on which formulas judge takeovers, and why the others do not, for example because of a short path.
 
     There is no note on a formula that names no policy, because it has no takeovers to judge.
     """

@@ -176,7 +176,10 @@ MAX_REPORTED = 50
 
 
 def _explain_all(file: YamlFile, overrides: Mapping[str, Any], error: ValidationError) -> list[str]:
-    """Return one line per mistake, without the mistake "too short" of a list of which only an item is wrong."""
+    """Return one line per mistake.
+
+    If only an item of a list is wrong, the mistake "too short" of the whole list is left out.
+    """
     mistakes = error.errors()
     more = [f"{file.name}: and {len(mistakes) - MAX_REPORTED} more"] if len(mistakes) > MAX_REPORTED else []
     mistakes = mistakes[:MAX_REPORTED]

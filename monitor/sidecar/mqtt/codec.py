@@ -1,8 +1,8 @@
 """MQTT 3.1.1 and 5 as bytes, without I/O: the packets of a client that subscribes and publishes with QoS 0 and 1.
 
 The existing codecs support only one version (mqtt5: only 5), or read one packet at a time (paho: 14 us for a PUBLISH
-and its acknowledgement). This codec reads all that has arrived, in about 1 us per message. mqtt5, in Rust, needs the
-same time, most of it to create Python values.
+and its acknowledgement). In one call, this codec reads all bytes that have arrived, at about 1 us per message.
+The package mqtt5, in Rust, takes the same time, most of it to create Python values.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ memory."""
 
 UNSUPPORTED: Final = 0x84
 _OLD_CODES: Final = {1: UNSUPPORTED, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
-"""CONNACK's codes in 3.1.1 -> those of 5."""
+"""Codes of CONNACK in MQTT 3.1.1 -> codes of MQTT 5."""
 
 EXPIRY, KEEPALIVE, RECEIVE_MAXIMUM, MAX_QOS, RETAIN, MAX_PACKET = 0x11, 0x13, 0x21, 0x24, 0x25, 0x27
 """Properties that this client sends or uses."""
@@ -72,8 +72,8 @@ _short = struct.Struct(">H")
 class Greeting(NamedTuple):
     """CONNACK. `code`: a reason code of MQTT 5, also for a broker that speaks 3.1.1; 0 if the broker accepts.
 
-    `old`: whether the answer has the form of 3.1.1. `keepalive`: seconds that the broker demands instead of the
-    requested keepalive.
+    `old`: whether the answer has the form of 3.1.1. `keepalive`: keepalive in seconds that the broker demands in place
+    of the requested one.
     """
 
     session_present: bool
@@ -95,7 +95,7 @@ class BrokerReply(NamedTuple):
 
 
 class Codec:
-    """Encoder and decoder of one connection, for one version. It keeps the beginning of a packet until the rest comes.
+    """Encoder and decoder of one connection, for one version. The beginning of a packet is kept until the rest arrives.
 
     At most `LONGEST` bytes are kept, whatever length a packet declares and however small its pieces are.
     """
@@ -159,7 +159,7 @@ class Codec:
         return messages, packets
 
     def _drop(self, data: bytes, messages: list[tuple[str, bytes, int]]) -> bytes:
-        """Drop the rest of a message that is too long, and at its end add its kept part.
+        """Drop the rest of a message that is too long. When all of it has arrived, add its kept part to `messages`.
 
         Return the bytes that follow.
         """
@@ -250,7 +250,7 @@ class Codec:
 
 
 def acknowledge(numbers: Iterable[int]) -> bytes:
-    """Return a PUBACK for each message, in this order. It is the same in both versions."""
+    """Return a PUBACK for each message, in this order. PUBACK is the same in both versions."""
     acknowledged = [0x40020000 | number for number in numbers]
     return struct.pack(f">{len(acknowledged)}I", *acknowledged)
 

@@ -31,18 +31,18 @@ READ: Final = 1 << 16
 DIAL_PATIENCE: Final = 15.0
 """Seconds to resolve the address, connect and encrypt. A resolver can hang longer; the attempt is then repeated."""
 
-REFUSALS: Final = 10  # maximum number of reasons logged per connection; some brokers give each refused message its own
+REFUSALS: Final = 10  # maximum number of reasons logged per connection; each refused message may have its own
 
-SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of these packets; published messages have other ids
+SUBSCRIBE, UNSUBSCRIBE = 1, 2  # ids of the packets SUBSCRIBE and UNSUBSCRIBE; published messages have other ids
 
 
 class Connection(asyncio.BufferedProtocol):
     """One connection attempt, from CONNECT to DISCONNECT.
 
     `number` is the connection's number in receipts. With MQTT 5 the broker sends at most `receive` unacknowledged
-    messages. `arrived` is called with the messages of a read and returns how many it takes; if it called `pause`, the
-    rest waits for `resume`. `published` is called with the id of each published message that is settled. `lost` is a
-    future; its result is the reason why the connection ended.
+    messages. `arrived` is called with the messages of a read, and returns the number of messages that it takes. If it
+    called `pause`, the other messages wait for `resume`. `published` is called with the id of each published message
+    that is accepted, refused or sent with QoS 0. `lost` is a future; its result is the reason why the connection ended.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class Connection(asyncio.BufferedProtocol):
     async def open(self) -> None:
         """Connect and subscribe. Raises BrokerError if either fails. Unacknowledged messages follow.
 
-        If the broker kept the session, it has the subscription and may send thousands of messages before SUBACK, so
-        this method does not wait for SUBACK. If the broker refuses later, the connection is `lost`.
+        If the broker kept the session, it also kept the subscription and may send thousands of messages before SUBACK.
+        So this method does not wait for SUBACK. If the broker refuses later, the connection is `lost`.
         """
         try:
             async with asyncio.timeout(DIAL_PATIENCE):
@@ -107,8 +107,8 @@ class Connection(asyncio.BufferedProtocol):
     def publish(self, publication: Publication) -> int:
         """Send a message; return the id with which `published` will be called.
 
-        If the broker does not support QoS 1 or retained messages, the message is sent without. A too large message is
-        not sent.
+        If the broker does not support QoS 1 or retained messages, the message is sent with QoS 0 or not retained. A
+        message that is too large is not sent.
         """
         terms = self._greeted.result()
         self._id = next(n for i in range(codec.MAX_ID) if (n := (self._id + i) % codec.MAX_ID + 1) not in self._topics)
@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
             self.keepalive.start()
 
     def _complete(self, answer: codec.BrokerReply) -> None:
-        """Note that a published message is settled, accepted or refused."""
+        """Note that a published message is accepted, refused or sent with QoS 0."""
         if (topic := self._topics.pop(answer.id, None)) is None:
             return
         if answer.words is not None and answer.words not in self._refusals and len(self._refusals) < REFUSALS:

@@ -42,8 +42,8 @@ class OldBrokerError(BrokerError):
 class SessionConfig:
     """Parameters of the MQTT session. `keepalive`: seconds.
 
-    `left`: topic of steps in an earlier configuration. The client unsubscribes from it, because a persistent session
-    keeps subscriptions.
+    `left`: topic of steps in an earlier configuration. The client unsubscribes from this topic, because a persistent
+    session keeps subscriptions.
     """
 
     broker: Broker
@@ -56,7 +56,10 @@ class SessionConfig:
 
 
 class Dial:
-    """One attempt to reach a broker, in a thread of its own. The attempt may take longer than the caller waits."""
+    """One attempt to reach a broker, in a thread of its own.
+
+    The attempt may continue after the caller has stopped waiting.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -73,15 +76,16 @@ class Dial:
         self.socket = socket.create_connection((broker.host, broker.port), CONNECT_PATIENCE)
         self.socket.setblocking(False)  # noqa: FBT003 - its one argument
         if self._given_up:
-            self.socket.close()  # CONNECT must not be sent: it would end the connection that was made meanwhile
+            self.socket.close()  # do not send CONNECT, because it would end the connection that was made meanwhile
         return credentials, context
 
     def acknowledge(self) -> None:
         """Make TCP acknowledge the bytes read at once, if the system supports this (Linux).
 
-        Brokers use Nagle's algorithm (RFC 896): they hold back further small packets until earlier bytes are
-        acknowledged. TCP acknowledges them with the next bytes that we write, or after up to 40 ms; after a PUBACK for
-        an alert we write nothing. The setting does not last (tcp(7)), so this is called after each read.
+        Brokers use Nagle's algorithm (RFC 896): they hold back further small packets until TCP has acknowledged the
+        earlier bytes. Our TCP acknowledges bytes together with the next bytes that we write, or after up to 40 ms, and
+        after a PUBACK for an alert we write nothing. The system resets the setting (tcp(7)), so call this method after
+        each read.
         """
         if QUICKACK is not None and self.socket is not None:
             with suppress(OSError):

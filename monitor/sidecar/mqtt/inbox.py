@@ -16,19 +16,19 @@ import msgspec
 from monitor.types.stream_events import Instant
 
 MAX_TOPICS: Final = 1000
-"""Maximum number of topics whose dropped messages are counted separately. Gaps in sequence numbers show the losses of
-others."""
+"""Maximum number of topics whose dropped messages are counted separately. Gaps in sequence numbers show the losses on
+other topics."""
 
 MAX_RECEIPTS: Final = 65_535
-"""Maximum number of dropped messages acknowledged together: as many as a broker may have in flight. It sends further
-ones again."""
+"""Maximum number of dropped messages acknowledged together, which is the largest number that a broker may have in
+flight. The broker sends further dropped messages again."""
 
 LARGE: Final = 64 << 20
 """Bytes of payload that make the inbox full, however few messages there are."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """Acknowledges a message on the connection of the message.
+    """Acknowledges a message on the connection on which the message arrived.
 
     On a later connection the id may belong to another message.
     """
@@ -64,7 +64,7 @@ class Inbox:
     """Bounded FIFO queue, used from one thread (the loop's).
 
     With `limit` messages or `LARGE` bytes the queue is `full`. After a message was dropped, all messages are dropped
-    until the queue is half empty, because one long gap is better than many short ones. `on_half_empty` is called when a
+    until the queue is half empty, because one long gap is better than many short gaps. `on_half_empty` is called when a
     full queue has become half empty.
     """
 

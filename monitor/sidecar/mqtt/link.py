@@ -2,11 +2,11 @@
 
 A message is acknowledged after it is processed and on disk, so the broker resends it after a crash (at-least-once).
 
-Back-pressure: with MQTT 5 a broker may send at most half an inbox of unacknowledged messages, which does not fill the
-inbox. With 3.1.1 the client cannot set a limit. Not every broker keeps the limit of MQTT 5: mosquitto 2.0.11 exceeds it
-while messages are queued (its issue 2301). So when the inbox is full, the link stops reading, and the broker queues
-messages. If the inbox is still full after half a keepalive, the link continues reading, drops steps, and notifies the
-pipeline for each agent.
+Back-pressure: with MQTT 5 the number of unacknowledged messages is limited to half of the inbox, so the broker cannot
+fill the inbox. With 3.1.1 the client cannot set a limit. Some brokers do not respect the limit of MQTT 5: mosquitto
+2.0.11 exceeds it while messages are queued (mosquitto's issue 2301). So when the inbox is full, the link stops reading,
+and the broker queues messages. If the inbox is still full after half a keepalive, the link continues reading, drops
+steps, and notifies the pipeline for each agent.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ STEADY: Final = 1.0
 sidecars with the same client id would disconnect each other many times a second."""
 
 WINDOW: Final = 5_000
-"""Maximum number of published messages in flight, if the broker accepts so many. Acknowledgements arrive behind steps,
-which are not read while the inbox is full. With a window of 500, no alert was sent during that time."""
+"""Maximum number of published messages in flight, if the broker accepts so many. Acknowledgements of the broker arrive
+after the steps that it sent before, and nothing is read while the inbox is full. With a window of 500, no alert was
+sent during that time."""
 
 GOODBYE: Final = 1.5
 """Seconds for the last messages, and for DISCONNECT. Messages not sent by then are sent after the restart."""
@@ -51,7 +52,7 @@ GOODBYE: Final = 1.5
 class BrokerLink:
     """Connection to the broker, renewed when lost.
 
-    `changed(up)` is called on the loop when it is made and when it is lost.
+    `changed(up)` is called on the loop when the connection is made and when it is lost.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class BrokerLink:
             await _pause(stop, failures)
 
     async def _connect(self, stop: asyncio.Event) -> None:
-        """Run one connection until `stop` is set. Raises BrokerError if the connection fails or ends before."""
+        """Run one connection until `stop` is set. Raises BrokerError if the connection fails or ends earlier."""
         self._connections += 1
         receive = min(max(1, self._inbox.limit // 2), MAX_ID)  # so messages resent after a lost connection fit too
         self._connection = connection = Connection(
@@ -186,7 +187,7 @@ class BrokerLink:
     # ---- backpressure ----
 
     def _arrived(self, messages: Sequence[Arrived]) -> int:
-        """Put messages into the inbox; return how many were put.
+        """Put messages into the inbox; return the number of messages that were put.
 
         When the inbox is full, the rest waits and reading pauses.
 

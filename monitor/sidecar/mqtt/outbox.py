@@ -1,4 +1,4 @@
-"""Queue of messages to send in order. They stay until the receiver (broker or webhook) has acknowledged them."""
+"""Queue of messages to send in order. Each stays until the receiver (broker or webhook) has acknowledged it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Outbox:
     A message first gets a number, under which it can be stored, and is then put into the queue. All published messages
     are retained, so in the end only the newest message of a topic matters. Beyond `limit`, older messages of the topics
     with the most messages are dropped; they are logged, and `given_up` is called with their count. The limit bounds
-    memory (some 200 MB). An outage that reaches it also overflows the broker's queue of steps. `receiver`: name of the
-    receiver, for the log.
+    memory (some 200 MB). An outage that reaches this limit also overflows the broker's queue of steps. `receiver`: name
+    of the receiver, for the log.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Outbox:
         return self._waiting.get(number)
 
     def poll(self) -> tuple[int, Publication] | None:
-        """Return the number and the oldest message not yet taken on this connection; None if there is none."""
+        """Return the oldest message not yet taken on this connection, and its number; None if all were taken."""
         while self._unsent and self._unsent[0] <= self._last:
             number = self._unsent.popleft()
             if (publication := self._waiting.get(number)) is not None:
@@ -118,7 +118,7 @@ class Outbox:
     async def take(self) -> tuple[int, Publication]:
         """Wait for the oldest message not yet taken on this connection; return it with its number.
 
-        It stays until `done`.
+        The message stays in the queue until `done`.
         """
         while (found := self.poll()) is None:
             await self.more()

@@ -1,4 +1,4 @@
-"""The messages published about alarms, which the broker retains."""
+"""The messages about alarms; the broker retains them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from monitor.types.stream_events import BlindReason
 
 
 class _Firing(msgspec.Struct, frozen=True, array_like=True):
-    """A firing alarm: its alert as last published at `sent`, id of its first alert's evidence, and newer verdict."""
+    """A firing alarm.
+
+    `alert`: the alert last published, at the time `sent`. `evidence`: id of the evidence of the first alert. `news`: a
+    newer verdict, if there is one.
+    """
 
     alert: Alert
     evidence: str | None
@@ -125,7 +129,7 @@ class AlertPublisher:
     def retained(self, sent: float | None = None) -> Iterator[Publication]:
         """Yield all messages that a broker should retain.
 
-        Firing alarms have the time `sent`, or the time last sent (None).
+        The alerts of firing alarms get the time `sent`; if `sent` is None, the time at which they were last sent.
         """
         for agent in sorted(self._published):
             published = self._published[agent]
@@ -157,7 +161,7 @@ class AlertPublisher:
     def _prove(self, alert: Alert, evidence: list[EvidenceFile]) -> str | None:
         try:
             file = self._evidence_of(alert)
-        except EvidenceError:  # publish the alarm without evidence, as null
+        except EvidenceError:  # publish the alarm with null in place of the evidence
             return None
         evidence.append(file)
         return file.id

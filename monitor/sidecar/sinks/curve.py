@@ -42,7 +42,7 @@ class Curve:
             self._coarsen()
 
     def since(self, when: float) -> Curve:
-        """Return a copy of the points from `when` on, with the point before, whose value is still valid."""
+        """Return a copy of the points from `when` on, with the last point before, whose value is valid at `when`."""
         start = max(bisect_left(self._columns[0], when) - 1, 0)
         copy = Curve(low=self._low, most=self._most)
         copy._columns = tuple(column[start:] for column in self._columns)  # type: ignore[assignment] # they are three

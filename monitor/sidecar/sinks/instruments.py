@@ -1,8 +1,8 @@
 """The metrics of the sidecar: name, help, labels, buckets, and the series that exist from the start.
 
-To add one, declare it in `Instruments.__init__` and update it in `Metrics`. `make dashboards` makes its panel. Counters
-with the label agent start at 0 when the agent appears. Series with the labels agent or formula are removed with the
-agent or formula.
+To add a metric, declare it in `Instruments.__init__` and update it in `Metrics`. `make dashboards` makes the panel of
+the metric. Counters with the label agent start at 0 when the agent appears. Series with the labels agent or formula are
+removed with the agent or formula.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _OUTCOMES = ("safe", "regret", "unavoidable", "holds", "fails", "undecided", "va
 class Instruments:
     """Every metric of the sidecar.
 
-    Metrics that change often are families of `exposition`; the others are in one registry.
+    Metrics that change often are families of `exposition`; the other metrics are in one registry.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

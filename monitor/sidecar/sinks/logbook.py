@@ -1,7 +1,7 @@
-"""Log what is monitored, each change of an alarm, and which formulas become blind or see again.
+"""Log what is monitored, each change of an alarm, and which formulas become blind or can be evaluated again.
 
 A new revision of a firing alarm is logged at level debug, because the alert and the page show it. Every entry is a
-sentence. In a JSON log its parts are also fields.
+sentence. In a JSON log, the parts of the sentence are also fields.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Logbook:
                 self._rejected = _rejected(notice)
 
     def adopt(self, _watched: Watched) -> None:
-        """Continue with another configuration, in which a formula may be undecided again."""
+        """Continue with another configuration. A formula that is undecided under it is logged again."""
         self._undecided.clear()
 
     def _notable(self, notices: Sequence[Notice]) -> list[Notice]:
@@ -246,7 +246,7 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else alert.state
         said = (what, name, alert.summary, proof)
-        # The logger's own method is not used, because it searches the stack for the caller, which no entry shows.
+        # The logger's own method is not used, because it searches the stack for the caller, and no entry shows that.
         LOG.handle(
             LOG.makeRecord(LOG.name, level, __file__, 0, "ALARM %s: %s: %s%s", said, None, extra={"fields": fields})
         )

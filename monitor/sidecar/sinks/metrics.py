@@ -97,7 +97,7 @@ class Metrics:
         self._on.connected.set(up)
 
     def others_seen(self, count: int) -> None:
-        """Count messages of other shards, which are ignored."""
+        """Count messages of other shards. These messages are ignored."""
         self._on.others.inc(count)
 
     def evaluated(self, seconds: float, notices: Iterable[Notice], now: Instant) -> None:
@@ -119,7 +119,7 @@ class Metrics:
         self._on.store_ok.set(1)
 
     def store_damaged(self, count: int, now: Instant) -> None:
-        """Count cases in which stored data differed from the written data."""
+        """Count cases in which stored data differed from the data that had been written."""
         self._on.store_damage.inc(count)
         self._on.last_store_damage.set(now.wall)
 
@@ -177,7 +177,7 @@ class Metrics:
                 self._take(notice, now)
 
     def recall(self, effects: Effects, now: Instant) -> None:
-        """Show the state that an earlier process has counted."""
+        """Show the whole state. The events that led to it were counted before."""
         for notice in effects.notices:
             match notice:
                 case Judged():

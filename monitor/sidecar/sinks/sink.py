@@ -1,10 +1,10 @@
 """A sink receives notices. `Metrics`, `StatusView` and `Logbook` are sinks.
 
-To add one, write a class with these three methods in a module of its own, and list it in `sinks.Sinks`.
+To add a sink, write a class with these three methods in a new module, and list the class in `sinks.Sinks`.
 
 The broker and webhooks are no sinks. Their messages are written to the store in the transaction of the events that
-caused them, and an outbox keeps each message until it is acknowledged. A sink gets the notices of an event after that
-transaction, so it may lose the last notices in a crash, and never has to undo one.
+caused them, and an outbox keeps each message until it is acknowledged. A sink gets the notices of an event after the
+transaction of the event. So it may lose the last notices in a crash, but it never has to undo a notice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FleetShard(msgspec.Struct, frozen=True):
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """Description of what is monitored, which sinks need from the start.
+    """Description of the monitored agents and formulas. Sinks need it from the start.
 
     `agents`: maximum number of agents. `alerts`: the topic under which alerts are published, by agent and formula.
     `part`: the monitored part of a fleet; None for the whole fleet.

@@ -49,7 +49,7 @@ class Sinks:
             for effects, now in outcomes:
                 try:
                     sink.take(effects, now)
-                except Exception:  # noqa: BLE001 - as in `_try`, which would cost more than many a sink
+                except Exception:  # noqa: BLE001 - as in `_try`; a call of `_try` would take longer than many sinks
                     self._report(sink, now)
 
     def recall(self, effects: Effects, now: Instant) -> None:

@@ -49,7 +49,7 @@ class FormulaStatus:
     news: Refreshed | None = None
 
     def newest_alert(self) -> dict[str, Any] | None:
-        """Return the alert as JSON, with the newest verdict; None if there is none."""
+        """Return the alert as JSON, with the newest verdict; None if there is no alert."""
         if self.payload is None:
             return None
         document: dict[str, Any] = msgspec.json.decode(self.payload)
@@ -116,7 +116,7 @@ def deviation_of(notice: Deviates | None) -> dict[str, Any]:
 
 
 def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
-    """Return the newest verdict in words, and the effect of a handover at each offset."""
+    """Return the newest verdict in words, and both values of the profile at each offset."""
     if row.judged is None or row.blind is not None:
         words = "" if row.blind is None or row.blind.reason is None else BLIND_WORDS[row.blind.reason]
         return {"summary": words, "details": [], "profile": []}

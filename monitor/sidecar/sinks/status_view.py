@@ -95,18 +95,18 @@ class StatusView:
 
     def recall(self, effects: Effects, now: Instant) -> None:
         """Show the state of everything after a restart or a reload."""
-        self.history.note(effects.publications)  # alarms that a store of an earlier version does not list
+        self.history.note(effects.publications)  # a store of an earlier version does not list these alarms
         self.take(effects, now)
 
     def adopt(self, watched: Watched) -> None:
-        """Go on under another configuration."""
+        """Continue with another configuration."""
         with self._lock:
             self._queries = tuple(watched.queries)
             for agent in self._agents.values():
                 agent.rows.clear()
 
     def formulas(self) -> list[dict[str, Any]]:
-        """Return what is watched."""
+        """Return the monitored formulas."""
         return [
             {
                 "name": spec.name,
@@ -136,7 +136,7 @@ class StatusView:
             return None if agent is None else self._show_agent(name, agent)
 
     def alarms(self) -> list[dict[str, Any]]:
-        """Return the newest alert of every alarm of a known agent that has fired, with its newest verdict."""
+        """Return the newest alert of each formula and known agent that has one, with the newest verdict."""
         with self._lock:
             return [
                 alert
@@ -146,20 +146,20 @@ class StatusView:
             ]
 
     def found(self, wanted: AlarmFilter, most: int | None = None) -> list[dict[str, Any]]:
-        """Return the newest `most` alarms that match, newest first, firing ones with their newest verdict.
+        """Return the newest `most` alarms that match, newest first. Firing alarms have their newest verdict.
 
-        Alarms of forgotten agents are among them.
+        Alarms of forgotten agents are included.
         """
         alarms = self.history.find(wanted, most)
         with self._lock:
             return [alarm.shown(self._live(alarm)) for alarm in alarms]
 
     def overview(self, search: str, most: int, now: float, drawn: int = DRAWN) -> dict[str, Any]:
-        """Return what a person needs first: what fires, what is blind, `most` agents whose names contain `search`.
+        """Return the overview: firing alarms, blind formulas, and `most` agents with `search` in their names.
 
-        Agents are ordered by how much they need a person, then by name; alarms by severity, then the newest first.
-        `last_minutes` has a formula's newest values for the first `drawn` agents, `states` counts all formulas of all
-        agents. `now`: seconds since the epoch.
+        Agents are ordered by urgency (`rank`), then by name; alarms by severity, then the newest first. `last_minutes`
+        has a formula's newest values, for the first `drawn` agents only. `states` counts all formulas of all agents.
+        `now`: seconds since the epoch.
         """
         over = AlarmFilter(state="over")
         alarms, recent = self.history.find(AlarmFilter(state="firing")), self.found(over, MOST_RECENT)
@@ -203,9 +203,9 @@ class StatusView:
         }
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
-        """Return one agent over time: values in words and as curves, how forecasts turned out, `most` alarms.
+        """Return the course of one agent: values in words and as curves, outcomes of forecasts, and `most` alarms.
 
-        Its formulas are ordered by how much they need a person. None if it is not known and never had an alarm.
+        The formulas are ordered by urgency. Returns None if the agent is not known and no alarm of it is listed.
         """
         alarms = self.found(AlarmFilter(agent=name), most)
         with self._lock:
@@ -221,9 +221,10 @@ class StatusView:
         return {**shown, "known": True, "alarms": alarms, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:
-        """Return whether anything can be answered: False if every formula of every agent is blind.
+        """Return whether any formula can be evaluated. False if every formula of every agent is blind.
 
-        A contradicted model still has answers, and an idle agent needs none: neither makes the monitor unready.
+        A formula that is blind for a reason in `READY`, for example an idle agent, does not count as blind here. Such a
+        reason does not lie in the monitor.
         """
         with self._lock:
             rows = [row for agent in self._agents.values() for row in agent.rows.values()]
@@ -274,7 +275,7 @@ class StatusView:
                 pass  # OffPolicy, RewardMismatch and Skipped are counted by the metrics
 
     def _count_forecast(self, notice: Forecast | Calibrated, now: Instant) -> None:
-        if notice.agent:  # else of all agents together, which is a metric
+        if notice.agent:  # otherwise the counts are of all agents together, which only a metric shows
             row = self._row(notice.agent, notice.formula, now)
             row.forecasts = counted(row.forecasts, notice)
 
@@ -301,7 +302,7 @@ class StatusView:
         return agent
 
     def _keep_alert(self, topic: str, payload: bytes) -> None:
-        """Keep an alert's document; its topic ends in agent and formula, which the status topic does not."""
+        """Keep the document of an alert. Only alerts have a topic that ends in agent and formula."""
         *prefix, name, formula = topic.split("/")
         if "/".join(prefix) != self._alerts:
             return
@@ -312,14 +313,14 @@ class StatusView:
     # ---- showing ----
 
     def _live(self, alarm: AlarmRecord) -> dict[str, Any] | None:
-        """Return the alert of a firing alarm with the newest verdict; None if the list has the newest already."""
+        """Return the newest alert of an alarm, with the newest verdict; None if it does not fire or is unknown."""
         agent = self._agents.get(alarm.agent)
         row = None if agent is None else agent.rows.get(alarm.formula)
         alert = None if row is None or alarm.state != "firing" else row.newest_alert()
         return alert if alert is not None and alert["id"] == alarm.id else None
 
     def _doubt(self) -> dict[str, Any]:
-        """Return how the model was tested on all agents together, and the agents whose transitions contradict it."""
+        """Return the result of testing the model on all agents, and the agents that contradict the model."""
         doubted = [
             {"agent": name, **doubt_of(agent.trust)}
             for name, agent in sorted(self._agents.items())
@@ -328,7 +329,7 @@ class StatusView:
         return {"model": doubt_of(self._trust), "agents": doubted}
 
     def _deviating(self) -> list[dict[str, Any]]:
-        """Return the agents whose actions depart notably from the nominal policy."""
+        """Return the agents whose actions deviate notably from the nominal policy."""
         shown = [(name, deviation_of(agent.deviates)) for name, agent in sorted(self._agents.items())]
         return [{"agent": name, **deviation} for name, deviation in shown if deviation["notable"]]
 

@@ -1,7 +1,7 @@
 """Files for people: the evidence of alarms, and the models and policies that the evidence refers to.
 
-`evidence/<id>` and `objects/<sha256>` are beside the store. Both are named after their content and never change, so
-writing one twice is harmless. `evidence/<id>.sig` is the signature of signed evidence.
+`evidence/<id>` and `objects/<sha256>` are beside the store. The files in both folders are named after their content and
+never change, so writing a file twice is harmless. `evidence/<id>.sig` is the signature of signed evidence.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ _SIZE: Final = _NUMBER.size + _CHECK.size
 class HighWaterMark:
     """The file at `path`, created by the first `write`. The methods raise OSError if the disk fails.
 
-    A written number survives the process. After `sync` it also survives a power failure, which may otherwise leave an
-    older (lower) number. `number`: the number last read or written; None if there is no valid file.
+    A written number survives the process. After `sync` it also survives a power failure. Without `sync`, a power
+    failure may leave an older (lower) number. `number`: the number last read or written; None if there is no valid
+    file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +55,7 @@ class HighWaterMark:
             self._written = False
 
     def intact(self) -> bool:
-        """Return whether `path` is still the file that was written."""
+        """Return whether the file at `path` is still the file that this object wrote."""
         if self._descriptor is None:
             return True
         try:

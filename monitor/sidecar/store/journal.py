@@ -1,9 +1,9 @@
 """SQLite database of the durable state: a snapshot, the later events, and the messages still to be sent.
 
 Each batch is one transaction, which is on the disk before `commit` returns (WAL, synchronous=FULL). SQLite's pages have
-no checksum, so each value has its own. Transactions are numbered. The newest has a checksum over the whole database
-(`ledger`), which reveals rows of different transactions. The mark (`high_water`) reveals that the last transactions are
-missing.
+no checksum, so each stored value has a checksum of its own. Transactions are numbered. The newest transaction has a
+checksum over the whole database (`ledger`), which reveals rows of different transactions. The mark (`high_water`)
+reveals that the last transactions are missing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ DISK: Final = frozenset(
     }
 )
 """SQLite's error codes for failures of the disk and for locks of other processes. Any other code means damage, because
-the statements fit the tables."""
+our statements are correct for these tables."""
 
 
 class DamagedError(Exception):
@@ -191,7 +191,7 @@ class Journal:
     def check_files(self) -> None:
         """Raise DamagedError if the database's files were removed, replaced or truncated.
 
-        SQLite would not notice this. It continues with its open files, which are lost when they are closed.
+        SQLite would not notice this. It continues with its open files, and they are lost when they are closed.
         """
         for file, known in self._file_stats.items():
             try:

@@ -1,7 +1,7 @@
 """Checksums over the whole database, updated with each transaction.
 
 A row's own checksum reveals that the row is damaged, but not that a row is missing or outdated. A sum over the digests
-of all rows reveals this too. Events are only appended, so their checksums form a chain.
+of all rows also reveals missing and outdated rows. Events are only appended, so their checksums form a chain.
 """
 
 from __future__ import annotations

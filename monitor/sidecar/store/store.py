@@ -31,7 +31,7 @@ from monitor.sidecar.tasks import in_thread
 
 LOG: Final = logging.getLogger("monitor.store")
 SNAPSHOT_EVENTS: Final = 20_000
-"""Number of events after which a snapshot replaces them. So many events can be replayed in seconds."""
+"""Number of events after which a snapshot replaces them. This number of events can be replayed in seconds."""
 
 SNAPSHOT_BYTES: Final = 32 << 20
 """Total bytes of events after which a snapshot replaces them."""
@@ -54,8 +54,8 @@ class Store:
     whole state.
 
     `filed_bytes`: bytes of evidence written to files since the last `prune`. `damage`: description of the last damage
-    found. `damages`: number of damages found. `incomplete`: why `kept` is older than the state last written; empty if
-    it is not older.
+    found. `damages`: number of damages found. `incomplete`: why `kept` is older than the state that was written last;
+    empty if `kept` is not older.
 
     Raises:
         ConfigError: the database cannot be written to, is in use, not of this program, or of a later version. A damaged
@@ -237,7 +237,7 @@ class Store:
         self._number = number
 
     def _mark_unsaved(self) -> None:
-        """Advance the mark, so that the next process detects that messages were acknowledged but not stored."""
+        """Advance the mark, so that the next process detects messages that were acknowledged but not stored."""
         if not self._unsaved:
             self._unsaved = True
             with suppress(OSError):
@@ -280,7 +280,7 @@ class Store:
         `replace` reopens the database.
         """
         self.failures += 1
-        if not self.problem:  # log the failure once: which of two files fails first may differ with each try
+        if not self.problem:  # log the failure only once; at each try, another of the two files may fail first
             LOG.error("the store fails, until it works again a restart would lose state: %s: %s", self._path, error)
         if isinstance(error, DamagedError):
             self._report_damage(str(error))
@@ -336,7 +336,7 @@ class Store:
                     groups.extendleft([file] for file in reversed(files))
                     continue
                 if files[0].id in self._pending:
-                    self._pending.move_to_end(files[0].id)  # next time this file does not hold back the others
+                    self._pending.move_to_end(files[0].id)  # next time this file does not hold back other files
                 self._filing_failed(f"evidence {files[0].id}", error.strerror or str(error))
                 return
             for file in files:

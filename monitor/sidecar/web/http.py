@@ -69,8 +69,8 @@ class Sources:
     """Sources of the pages' data. All functions are called on the server's thread.
 
     `evidence` and `signature` take the id of evidence. `objects` takes the SHA-256 of a model or policy, and raises
-    ConfigError if there is none. `health` and `readiness` return the problem, and `starting` the remaining work of the
-    start, or an empty text. `status` returns plain data about this process.
+    ConfigError if there is none. `health` and `readiness` return the problem, or an empty text. `starting` returns the
+    work of the start that remains, or an empty text. `status` returns plain data about this process.
     """
 
     view: StatusView
@@ -96,7 +96,7 @@ class Sources:
         return None if life is None else {**life, "problem": self.problem(), "now": read_clock().wall}
 
     def problem(self) -> str:
-        """Return the reason why the data may be wrong or old, or an empty text."""
+        """Return the reason why the data may be wrong or old; an empty text if there is no reason."""
         return self.health() or self.readiness()
 
 

@@ -1,7 +1,7 @@
 """Pictures of alarms for the status page, each drawn by its own process.
 
-Drawing takes a second of processor time or more. In a thread it would delay verdicts; a process does not, and it can be
-killed.
+Drawing takes a second of processor time or more. Drawing in a thread would delay verdicts. A process does not delay
+them, and it can be killed.
 """
 
 from __future__ import annotations

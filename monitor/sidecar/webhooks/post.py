@@ -27,7 +27,8 @@ _MEANINGS: Final = {
 
 
 _LATER: Final = frozenset({408, 425, 429})
-"""Statuses from 400 to 499 that do not refuse the post: it came too slowly, too early, or after too many posts."""
+"""Statuses from 400 to 499 that do not refuse the post for good: it came too slowly, too early, or after too many
+posts."""
 
 _CONTENT: Final = frozenset({400, 413, 415, 422})
 """Statuses about a post's content. Other statuses, such as 401, 403, 404, 405 and 410, may also come from a load
@@ -37,7 +38,7 @@ balancer, a deployment in progress or a secret being replaced."""
 class PostError(Exception):
     """The receiver was not reached, or did not answer. The text gives the reason and does not contain the URL.
 
-    `reached`: whether there was a connection, so that the fault may lie in this post.
+    `reached`: whether there was a connection. If so, the fault may lie in this post.
     """
 
     def __init__(self, why: str, *, reached: bool = False) -> None:
@@ -118,7 +119,7 @@ class _Exchange:
         """Post, and return the answer. The answer's body is not read."""
         try:
             self._connection.connect()
-            if self._aborted:  # a later attempt may have been accepted meanwhile: do not repeat it out of order
+            if self._aborted:  # a later attempt may have been accepted: do not repeat the post out of order
                 raise TimeoutError
             self.connected = True
             self._connection.request("POST", self._path, self._body, self._headers)
@@ -133,7 +134,7 @@ class _Exchange:
         sock = self._connection.sock
         if sock is not None:
             with suppress(OSError):
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # that of the TLS layer would disturb the thread
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # the TLS layer's `shutdown` would disturb the thread
 
 
 def _explain(error: OSError) -> str:

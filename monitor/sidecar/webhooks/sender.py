@@ -45,8 +45,8 @@ between."""
 
 PROOFS: Final = 5
 PROOF_SECONDS: Final = 600.0
-"""A post is set aside after `PROOFS` other failures, if another post was accepted between any two of them, and after
-`PROOF_SECONDS`. The failure of one of several backends looks the same, but only for some minutes."""
+"""A post is set aside after `PROOFS` other failures and `PROOF_SECONDS`, if another post was accepted between any two
+of these failures. The failure of one of several backends looks the same, but only for some minutes."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -77,9 +77,9 @@ class _Queue:
 
     `due`: ticks from which the first post may be tried. `failures`: number of consecutive failed attempts. `tried`: the
     post of the last attempt. For this post: `refusals`: number of consecutive refusals. `content`: number of
-    consecutive refusals of its content. `proofs`: number of failures after another post was accepted. `since`: ticks of
-    the first such failure, or of the first failure if there was none. `seen`: number of accepted posts, of all agents,
-    at the last failure.
+    consecutive refusals of its content. `proofs`: number of failures before which another post was accepted. `since`:
+    ticks of the first such failure; if there was no such failure, ticks of the first failure. `seen`: number of
+    accepted posts, of all agents, at the last failure.
     """
 
     numbers: deque[int] = field(default_factory=deque)
@@ -106,7 +106,7 @@ class _Queue:
     def judge(self, ticks: float) -> Literal["later", "ask", "hopeless"]:
         """Return whether the fault lies in the post, because the receiver repeatedly accepts other posts.
 
-        `ask`: it would lie in the post if the receiver accepts this agent's next post.
+        `ask`: not known yet. The fault lies in this post if the receiver accepts this agent's next post.
         """
         if self.content >= REFUSALS:
             return "hopeless" if self.proofs else "ask"
@@ -154,7 +154,7 @@ class Sender:
         self._address = config.address or f"the address in {config.url_file}"
         self._queues: OrderedDict[str, _Queue] = OrderedDict()  # agents with posts, the next in turn first
         self._accepted = 0
-        self._failing: set[str] = set()  # agents whose posts failed since one was last accepted
+        self._failing: set[str] = set()  # agents whose posts failed since a post was last accepted
         self._away = 0  # number of consecutive failures that concern every post
         self._resumes = -math.inf  # ticks before which no post is tried
         self._problem = ""
@@ -312,7 +312,7 @@ class Sender:
 
     def _set_aside(self, queue: _Queue, number: int, problem: str) -> None:
         """Give up a post that the receiver refuses although it accepts others."""
-        if (publication := self._outbox.get(number)) is None:  # it was dropped meanwhile, because too many posts wait
+        if (publication := self._outbox.get(number)) is None:  # dropped meanwhile, because too many posts wait
             return
         alert = msgspec.json.decode(publication.payload, type=_Envelope).data
         words = "webhook %s: set aside: %s of %s, revision %d: %s, again and again, while it accepts other posts"

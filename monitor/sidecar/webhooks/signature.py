@@ -17,7 +17,7 @@ LEAST, MOST = 24, 64
 def parse_secrets(text: str) -> tuple[bytes, ...]:
     """Return the secrets in `text`, each `whsec_` and base64.
 
-    While a secret is replaced, there are two, separated by a space.
+    While a secret is being replaced, the text has two secrets, separated by a space.
 
     The message of a ValueError does not repeat the text.
     """
