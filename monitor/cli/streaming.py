@@ -62,7 +62,8 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
         serve(loaded, record=record, again=again, before=before)
         return
     from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
-    from monitor.sidecar.web.fleet_table import MAX_AGENTS, FleetTable  # noqa: PLC0415 - only a terminal needs it
+    from monitor.sidecar.web.fleet_table import FleetTable  # noqa: PLC0415 - only a terminal needs it
+    from monitor.sidecar.web.http import MAX_AGENTS  # noqa: PLC0415 - likewise
 
     panel, title = Panel(), f"cfmon run {config}"
 

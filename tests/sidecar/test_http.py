@@ -187,6 +187,10 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     assert [alarm[name] for name in ("value", "threshold", "alternative")] == [
         watch[name] for name in ("value", "threshold", "alternative")
     ]
+    shown = client.get("/text")
+    assert (shown.headers["content-type"], shown.headers["refresh"]) == ("text/plain; charset=utf-8", "5")
+    assert alarm["summary"].partition(";")[0] in shown.text
+    assert "1 firing" in shown.text
     assert client.get("/api/overview", params={"search": "nobody"}).json()["agents"] == []
     [undrawn] = client.get("/api/overview", params={"drawn": "0"}).json()["agents"]
     assert [formula["last_minutes"] for formula in undrawn["formulas"]] == [None, None]

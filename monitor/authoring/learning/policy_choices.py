@@ -26,9 +26,8 @@ FEW: Final = 0.05
 MOST_MIXED: Final = 0.1
 """Largest fraction of the steps in mixed states of a good model.
 
-At most half of the rows of a state have another choice than the state's most frequent choice. So at this limit the
-choice of the state differs from the policy on at most 5 % of the steps, which is also the limit for imitations in
-worlds.
+If a policy chooses between two actions, its most frequent choice in a mixed state differs from it on at most half of
+the rows, and in any other state on at most `FEW` of them. So at this limit it differs on at most 9.5 % of the steps.
 """
 
 ROWS: Final = 40_000

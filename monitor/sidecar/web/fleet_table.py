@@ -30,9 +30,6 @@ MIN_ROWS: Final = 3
 MAX_SENTENCES: Final = 2
 """Alarms, and reasons for blindness, that are shown as sentences. The table has rows for all of them."""
 
-MAX_AGENTS: Final = 100
-"""Largest number of agents. It is more than the lines of any terminal."""
-
 STYLES: Final = {
     "firing": "bold red",
     "pending": "yellow",
