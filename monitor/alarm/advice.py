@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from monitor.alarm.blindness import advises
 from monitor.alarm.figures import ANY, advised_change, given_now, handover_of, in_doubt, is_open, needless
 from monitor.alarm.finding import Open, ranges
 from monitor.alarm.phrases import ACTING, DO, DOING, NEEDED, been, capital, decimals, noun
@@ -32,7 +33,7 @@ class Advice:
         if now is None:  # if the goal is met again, there is nothing to do
             unknown = f"{'Not' if self._brevity else 'It is not'} known whether {doing} now would help"
             return "" if self._verdict.outcome == "safe" else unknown
-        if blind not in (None, "model_doubt"):
+        if not advises(blind):
             return self._of_then(test, doing, helped=bool(handover.helps_now))
         if handover.helps_now:
             return f"{DO[change.kind].format(short)} now: {_instead(*self._now()[:2])}"
@@ -97,7 +98,7 @@ class Advice:
             return (
                 f"You decide: {self._does_not_show()} whether {DOING[change.kind].format(short)} helps" if open_ else ""
             )
-        if blind not in (None, "model_doubt"):
+        if not advises(blind):
             return f"{capital(DOING[change.kind].format(short))} helped then"
         return f"{DO[change.kind].format(short)} now"
 
@@ -105,7 +106,7 @@ class Advice:
         """Return the value of carrying on, unless handing over is known to be better or another sentence has it."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
-                if blind not in (None, "model_doubt") or test.holds(own):
+                if not advises(blind) or test.holds(own):
                     return ""
                 if self._better_at_worst(test) if helps is None else self._better(test):
                     return ""

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from monitor.alarm.blindness import advises
 from monitor.alarm.verdict_cache import VerdictCache
 from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Formula, Goal, InterventionRef, Regret, Reward, Test, WorldRef
@@ -275,9 +276,9 @@ def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Ha
     A rejected model is believed only if it says that handing over helps, because this is the safe side.
     """
     handover = handover_of(formula, verdict)
-    if handover is not None and blind == "model_doubt" and handover.helps_now is False:
+    if handover is not None and blind is not None and advises(blind) and handover.helps_now is False:
         return Handover(handover.policy, None, None, handover.extremes, handover.credible_now)
-    if handover is not None and blind not in (None, "model_doubt"):
+    if handover is not None and not advises(blind):
         return Handover(handover.policy, None, None)
     return handover
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from monitor.alarm.advice import Advice
-from monitor.alarm.blindness import BLIND_WORDS
+from monitor.alarm.blindness import BLIND_WORDS, advises
 from monitor.alarm.certainty import Certainty
 from monitor.alarm.finding import Finding, ends
 from monitor.alarm.phrases import places, shortened
@@ -171,5 +171,5 @@ def _why(blind: BlindReason | None) -> list[str]:
     return (
         []
         if blind is None
-        else [f"{'Do not rely on this' if blind == 'model_doubt' else 'Blind'}: {BLIND_WORDS[blind]}"]
+        else [f"{'Do not rely on this' if advises(blind) else 'Blind'}: {BLIND_WORDS[blind]}"]
     )

@@ -16,6 +16,7 @@ from monitor.sidecar.sinks.exposition import HistogramFamily
 from monitor.sidecar.sinks.instruments import Instruments
 from monitor.sidecar.webhooks.sender import PostResult
 from monitor.stream.decode import REASONS
+from monitor.alarm.blindness import BLINDNESS, MARKS
 from monitor.types import AlarmState, BlindReason, MessageResult
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -171,7 +172,18 @@ def test_every_label_and_every_value_named_in_a_rule_exists(rule: dict[str, Any]
     assert told <= (grouped | kept)
 
 
+def test_the_rules_leave_out_the_reasons_that_the_table_of_reasons_says() -> None:
+    left_out = {
+        rule["alert"]: set(re.findall(r'cfmon_blind\{reason!~"([^"]+)"', rule["expr"])[0].split("|"))
+        for rule in rules()
+        if "cfmon_blind{reason!~" in rule["expr"]
+    }
+    others = {reason for reason, each in BLINDNESS.items() if each.alert != "CfmonFormulaBlind"}
+    # An agent is reported as silent in the middle of an episode only; the other marks say that it is not, or why.
+    assert left_out == {"CfmonFormulaBlind": others, "CfmonAgentSilent": MARKS - {"stale"}}
+
+
 def test_every_reason_for_blindness_has_a_row_in_the_runbook() -> None:
     runbook = (DEPLOY / "runbooks" / "CfmonFormulaBlind.md").read_text()
     rows = set(re.findall(r"(?m)^\| `(\w+)` \|", runbook))
-    assert rows | {"stale", "idle", "overload", "disconnected", "model_doubt"} == set(get_args(BlindReason))
+    assert rows == {reason for reason, each in BLINDNESS.items() if each.alert == "CfmonFormulaBlind"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,42 @@ def test_every_room_is_there_and_has_its_row() -> None:
     listed = {name.rstrip("/") for row in ROOMS for name in re.findall(r"`([\w./]+)`", row)}
     assert [name for name in listed if not (ROOT / "monitor" / name).exists()] == []
     assert {folder.parent.name for folder in (ROOT / "monitor").glob("*/__init__.py")} - listed == set()
+
+
+LAYERS: Final = next(
+    contract["layers"]
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    if contract["name"] == "The route has one direction"
+)
+
+
+def test_the_rooms_are_in_the_order_that_is_checked() -> None:
+    rows = [{name.rstrip("/").removesuffix(".py") for name in re.findall(r"`([\w./]+)`", row)} for row in ROOMS]
+    assert rows == [{name.removeprefix("monitor.") for name in layer.split(" : ")} for layer in LAYERS]
+
+
+def opens_files(file: Path) -> bool:
+    """Whether a module opens files, looks for them, or writes them, as far as its text shows."""
+    calls = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    methods = {"read_bytes", "read_text", "write_bytes", "write_text", "is_file", "exists", "glob", "iterdir"}
+    for call in calls:
+        match call:
+            case ast.Call(func=ast.Name("open")) | ast.Call(func=ast.Attribute(attr="open"), args=[ast.Constant(), *_]):
+                return True
+            case ast.Call(func=ast.Attribute(attr=name)) if name in methods:
+                return True
+            case _:
+                pass
+    return False
+
+
+def test_only_the_named_modules_below_the_sidecar_open_files() -> None:
+    above = {name.removeprefix("monitor.") for layer in LAYERS[:3] for name in layer.split(" : ")}
+    (sentence,) = re.findall(r"Of the rooms below `sidecar/`, only (.+) open files\.", PAGE)
+    monitor = ROOT / "monitor"
+    modules = {file.relative_to(monitor) for file in monitor.rglob("*.py")}
+    found = {str(file) for file in modules if file.parts[0] not in above and opens_files(monitor / file)}
+    assert found - {"uncompiled.py"} == set(re.findall(r"`([\w./]+\.py)`", sentence))
 
 
 DECISIONS: Final = sorted({*(ROOT / "docs/decisions").glob("*.md")} - {ROOT / "docs/decisions/index.md"})

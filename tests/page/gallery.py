@@ -75,7 +75,7 @@ class Answers:
             "agents": ordered[:100],
             "firing": firing[:100],
             "recent": [],
-            "blind": [{"agent": name, "reason": "stale", "words": "no step has arrived for too long", "detail": "",
+            "blind": [{"agent": name, "reason": "stale", "complete": False, "words": "no step has arrived for too long", "detail": "",
                        "formulas": ["regret_fallback"]} for name in blind],
             "states": {state: sum(row["state"] == state for _, row in rows) for state in ORDER},
             "day": [self._outline(alarm, 0.0, None) for alarm in firing],

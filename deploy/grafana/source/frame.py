@@ -9,6 +9,8 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 from panels import BLIND, GOOD, NO_ANSWER, SOURCE, TROUBLE, WAIT, Words, link
 
+from monitor.alarm.blindness import COMPLETE
+
 __all__ = [
     "AGENT_LINKS",
     "CHOSEN",
@@ -90,7 +92,7 @@ def unseen(which: str) -> str:
     Idle agents need no evaluation; a model in doubt still gives verdicts, and has a panel of its own.
     """
     lost = f"(sum(cfmon_mqtt_connected{{{HERE}}} == bool 0) {NO_ZERO})"
-    blind = f'(sum(cfmon_blind{{{which}, reason!~"idle|model_doubt"}}) {NO_ZERO})'
+    blind = f'(sum(cfmon_blind{{{which}, reason!~"{"|".join(sorted(COMPLETE))}"}}) {NO_ZERO})'
     return f"({unwatched()} + {lost} + {blind})"
 
 

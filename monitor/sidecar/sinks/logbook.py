@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from monitor._version import __version__
-from monitor.alarm.blindness import BLIND_WORDS
+from monitor.alarm.blindness import BLIND_WORDS, advises
 from monitor.alarm.phrases import departing_text, wrong_row_text
 from monitor.alarm.takeover import takeover_text
 from monitor.model import MDP
@@ -299,7 +299,7 @@ class Logbook:
             self._log.write(logging.INFO, kind, now, "%s: answered again: %s", agent, listed, fields=fields)
             return
         why = notices[0].detail or BLIND_WORDS[reason]
-        words = "%s: blind (%s: %s): %s" if reason != "model_doubt" else "%s: in doubt (%s: %s): %s"
+        words = "%s: in doubt (%s: %s): %s" if advises(reason) else "%s: blind (%s: %s): %s"
         fields["detail"] = why
         self._log.write(logging.WARNING, kind, now, words, agent, reason, why, listed, fields=fields)
 
@@ -308,7 +308,7 @@ class Logbook:
         if reason is None:
             self._log.write(logging.INFO, reason, now, "%d agents are answered again", len(agents), fields=fields)
             return
-        words = "%d agents are blind (%s: %s)" if reason != "model_doubt" else "%d agents are in doubt (%s: %s)"
+        words = "%d agents are in doubt (%s: %s)" if advises(reason) else "%d agents are blind (%s: %s)"
         self._log.write(logging.WARNING, reason, now, words, len(agents), reason, BLIND_WORDS[reason], fields=fields)
 
 

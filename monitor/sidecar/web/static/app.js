@@ -282,7 +282,7 @@ function judge(lost) {
   }
   const { agents } = told.count;
   // Idle agents need no evaluation; a model in doubt still gives verdicts, and is reported below.
-  const blind = told.blind.some((group) => !["idle", "model_doubt"].includes(group.reason)) || told.count.blind > told.blind.length;
+  const blind = told.blind.some((group) => !group.complete) || told.count.blind > told.blind.length;
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
   const unanswered = blind ? "some formulas are blind" : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
