@@ -239,7 +239,7 @@ def blindness() -> str:
     canvas.text((x + wide * 7.5, 169), "gap", bold=True, anchor="middle", halo=True)
     canvas.text(
         (24, 210),
-        "square: breach · circle: safe · ?: no answer · alarm: {for: 2, keep: 2}; dotted: pending",
+        "square: missed · circle: safe · ?: no answer · alarm: {for: 2, keep: 2}; dotted: pending",
         size=12,
         ink=FAINT,
     )

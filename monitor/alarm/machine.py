@@ -4,16 +4,16 @@ An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Eac
 
 - `bad`: the trigger (`fails` or `holds`, set by `alarm.when`; regret; with `when: unavoidable` also unavoidable). `for`
   bad verdicts, without a good verdict in between, fire the alarm;
-- `breach`: the outcome unavoidable, if it is not the trigger. The goal is not met, so a firing alarm keeps firing and
-  its count of good verdicts restarts. But a breach does not start an alarm, and does not change the count of a pending
-  alarm;
-- `good`: resets a pending alarm. `keep` good verdicts, without a bad verdict or a breach in between, resolve a firing
+- `missed`: the goal is missed, but this is not the trigger: the outcome is unavoidable, or the alternative is unknown.
+  A firing alarm keeps firing, and its count of good verdicts restarts. But a missed verdict does not start an alarm and
+  does not change the count of a pending one;
+- `good`: resets a pending alarm. `keep` good verdicts, without one that is bad or missed in between, resolve a firing
   alarm;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
 The outcome of unrecorded pairs is unknown, and unknown is never good. If unrecorded pairs decide the answer, a plain
 formula is assessed as if its answer were bad, and `regret` as if the agent missed its goal. But no alarm fires because
-an alternative is unknown: `regret` is then a breach, and an effect is neutral.
+an alternative is unknown: `regret` is then `missed`, and an effect is neutral.
 
 Definitions: docs/semantics.md, sections 10.1 and 10.2.
 
@@ -37,8 +37,8 @@ from monitor.types.stream_events import BlindReason
 from monitor.types.verdicts import UNRECORDED, Verdict
 
 Place = Literal["clear", "pending", "firing"]
-Assessment = Literal["good", "bad", "breach", "neutral"]
-Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]
+Assessment = Literal["good", "bad", "missed", "neutral"]
+Event = Literal["good", "bad", "missed", "neutral", "ended", "removed"]
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -93,22 +93,22 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
     {
         ("clear", "bad", False): Transition("pending", "grow", "pending", "bad verdicts, fewer than `for`"),
         ("clear", "bad", True): Transition("firing", "reset", "firing", "`for: 1`"),
-        ("clear", "breach", False): Transition("clear", "keep", None, "the goal is missed, but not the trigger"),
+        ("clear", "missed", False): Transition("clear", "keep", None, "the goal is missed, but not the trigger"),
         ("clear", "good", False): NOTHING,
         ("clear", "neutral", False): NOTHING,
         ("clear", "ended", False): NOTHING,
         ("clear", "removed", False): NOTHING,
         ("pending", "bad", False): Transition("pending", "grow", None, "still fewer than `for`"),
         ("pending", "bad", True): Transition("firing", "reset", "firing", "`for` bad ones, no good one in between"),
-        ("pending", "breach", False): Transition("pending", "keep", None, "neither trigger nor good verdict: no reset"),
+        ("pending", "missed", False): Transition("pending", "keep", None, "neither trigger nor good verdict: no reset"),
         ("pending", "good", False): Transition("clear", "reset", "clear", "the count of bad verdicts restarts"),
         ("pending", "neutral", False): Transition("pending", "keep", None, "no truth value"),
         ("pending", "ended", False): QUIET,
         ("pending", "removed", False): QUIET,
         ("firing", "bad", False): Transition("firing", "reset", None, "the count of good verdicts restarts"),
-        ("firing", "breach", False): Transition("firing", "reset", None, "likewise: the goal is still missed"),
+        ("firing", "missed", False): Transition("firing", "reset", None, "likewise: the goal is still missed"),
         ("firing", "good", False): Transition("firing", "grow", None, "still fewer than `keep`"),
-        ("firing", "good", True): Transition("clear", "reset", "resolved", "`keep` good, no bad or breach in between"),
+        ("firing", "good", True): Transition("clear", "reset", "resolved", "`keep` good, no bad or missed in between"),
         ("firing", "neutral", False): Transition("firing", "keep", None, "no truth value"),
         ("firing", "ended", False): Transition("clear", "reset", "ended", "over without good verdicts: never resolved"),
         ("firing", "removed", False): Transition("clear", "reset", "removed", "the formula is gone"),
@@ -137,7 +137,7 @@ def assess(verdict: Verdict, spec: AlarmSpec) -> Assessment:
 
     >>> regret = Verdict("regret", "exact", "gumbel", (), outcome="unavoidable")
     >>> assess(regret, AlarmSpec()), assess(regret, AlarmSpec(when="unavoidable"))
-    ('breach', 'bad')
+    ('missed', 'bad')
     """
     assessment = _assessed(verdict, spec)
     if assessment == "bad" and spec.only_if == "robust" and verdict.robust is not True:
@@ -157,7 +157,7 @@ def _assessed(verdict: Verdict, spec: AlarmSpec) -> Assessment:
         case "regret":
             return "bad"
         case "unavoidable":
-            return "bad" if spec.when == "unavoidable" else "breach"
+            return "bad" if spec.when == "unavoidable" else "missed"
         case "undecided":
             return _unknown_regret(verdict, spec)
         case _:
@@ -169,7 +169,7 @@ def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Assessment:
     if verdict.method == "sampled" or len(verdict.quantities) != 2:
         return "neutral"
     suffices = verdict.quantities[1].holds
-    return "bad" if suffices or spec.when == "unavoidable" else "breach"
+    return "bad" if suffices or spec.when == "unavoidable" else "missed"
 
 
 def _unknown(verdict: Verdict) -> Assessment:

@@ -103,8 +103,8 @@ def _content(table: PolicyTable | WorldPolicy | Reader) -> bytes:
 def alert_id(agent: str, episode: Episode, formula: FormulaSpec, identity: Identity, first_seq: int) -> str:
     """Return the id of an alarm: 32 hexadecimal digits, the same in every process.
 
-    It is a hash of agent, episode, formula (name, text, causal model), models, policies and the step at which the
-    breach began. Episode `1` is not episode `"1"`.
+    It is a hash of agent, episode, formula (name, text, causal model), models, policies and the step of the
+    first bad verdict. Episode `1` is not episode `"1"`.
     """
     about = _about(formula.name, formula.text, formula.causal_model)
     place = f"[{_compact(agent)},{_compact(episode)},{first_seq}]"  # the text that `_compact` gives, in half the time
@@ -276,7 +276,7 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     time_unix: float | None
     """The value of `time` in seconds since the epoch."""
     since: str | None
-    """Time of the step at which the breach began, with the first of the `alarm.for` bad verdicts."""
+    """Time of the step of the first bad verdict, which `alarm.for` counts from."""
     since_unix: float | None
     """The value of `since` in seconds since the epoch."""
     late: bool

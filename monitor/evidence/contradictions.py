@@ -42,10 +42,10 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_place(evidence: Evidence) -> Iterator[str]:
-    """Check the positions of path and breach in the episode. Also check that either all pairs have inputs or none.
+    """Check the positions of the path and of the first bad verdict in the episode. Also check that either all pairs have inputs or none.
 
-    If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
-    breach has a single time. Otherwise the agent may have restarted under the same episode; its steps are then numbered
+    If the start was observed, the first bad verdict is not later than the path's last step, and an alarm that fires with
+    it has a single time. Otherwise the agent may have restarted under the same episode; its steps are then numbered
     from 0 again while the alarm continues.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
@@ -55,9 +55,9 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
     if evidence.inputs and len(evidence.inputs) != len(evidence.path):
         yield f"inputs: they are those of {len(evidence.inputs)} steps, and the path has {len(evidence.path)}"
     if evidence.first_seq < 0 or (evidence.start_observed and evidence.first_seq > evidence.seq):
-        yield f"first_seq: the breach began at {evidence.first_seq}, which is not within 0..{evidence.seq}"
+        yield f"first_seq: the first bad verdict is of step {evidence.first_seq}, which is not within 0..{evidence.seq}"
     if evidence.start_observed and evidence.first_seq == evidence.seq and evidence.since != evidence.time:
-        yield f"since: {evidence.since!r} is recorded, {evidence.time!r} follows: the breach began at this step"
+        yield f"since: {evidence.since!r} is recorded, {evidence.time!r} follows: the first bad verdict is of this step"
 
 
 def _of_manifests(evidence: Evidence) -> Iterator[str]:

@@ -73,7 +73,7 @@ class Evidence(msgspec.Struct, frozen=True):
     seq: int
     """The step of the path's last pair, at which the alarm fired or the takeover was judged."""
     first_seq: int
-    """The step at which the breach began; for a takeover, its first step, at which the path begins."""
+    """The step of the first bad verdict; for a takeover, its first step, at which the path begins."""
     time: float
     """Time of the step `seq`, in seconds since the epoch."""
     since: float

@@ -195,7 +195,7 @@ class FormulaMonitor:
         """
         when = self._spec.bands
         if when == "auto":
-            return self.alarm.state != "clear" or assessment in ("bad", "breach")
+            return self.alarm.state != "clear" or assessment in ("bad", "missed")
         return when == "always"
 
     def _examines(self, verdict: Verdict, assessment: Assessment) -> bool:

@@ -13,7 +13,7 @@ Each test requires that its samples follow the world of its query, given this qu
 queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, "true" means beyond the
 indifference region. `ThresholdBets` has no indifference region.
 
-Beta, the probability of accepting a false formula, is not bounded over the stream, only for each test. A breach that
+Beta, the probability of accepting a false formula, is not bounded over the stream, only for each test. A failure that
 lasts is tested again at the next message. With k formulas on one stream, alpha bounds the rate of each formula. To
 bound the probability for all k together, use alpha/k for each formula.
 

@@ -42,7 +42,7 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     for_: Positive = 1
     """Number of bad verdicts, without a good verdict in between, that fire the alarm."""
     keep: Positive = 1
-    """Number of good verdicts, without a bad verdict or a breach in between, that resolve the alarm."""
+    """Number of good verdicts, without a verdict that is bad or missed in between, that resolve the alarm."""
     severity: str = "warning"
     """Severity published with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: str | None = None
@@ -67,7 +67,7 @@ class Sampling(msgspec.Struct, frozen=True):
     one formula on one agent together, and for the verdict on which the alarm fires.
     """
     beta: Rate = 0.01
-    """Probability of the opposite error (a missed breach), per verdict."""
+    """Probability of the opposite error (a failing formula counts as met), per verdict."""
     delta: Rate = 0.01
     """Half-width of the indifference region around a threshold, as a fraction of the range of a world's outcome (1
     for a `P`). Within it either answer is accepted. `betting` on a stream has no such region.

@@ -28,7 +28,7 @@ ASSESSMENTS: tuple[Assessment, ...] = get_args(Assessment)
 
 
 def transcription(history: list[Assessment], for_: int, keep: int) -> list[tuple[str, str | None, int | None]]:
-    """After each verdict of one episode: the state, the alert told (if any), and the index where its breach began.
+    """After each verdict of one episode: the state, the alert told (if any), and the index of its first bad verdict.
 
     Fires once the last `for_` verdicts that are good or bad are all bad; resolves once the last `keep` that are not
     neutral are all good. Both look back no further than the last firing or resolving.
@@ -36,7 +36,7 @@ def transcription(history: list[Assessment], for_: int, keep: int) -> list[tuple
     told: list[tuple[str, str | None, int | None]] = []
     firing, start, began = False, 0, None
     for now in range(len(history)):
-        held = [i for i in range(start, now + 1) if history[i] != "neutral" and (firing or history[i] != "breach")]
+        held = [i for i in range(start, now + 1) if history[i] != "neutral" and (firing or history[i] != "missed")]
         wanted, needed = ("good", keep) if firing else ("bad", for_)
         complete = len(held) >= needed and all(history[i] == wanted for i in held[len(held) - needed :])
         if complete and now in held:
@@ -163,10 +163,10 @@ def verdict(*, holds: bool | None = None, outcome: Outcome | None = None, value:
         ("holds", verdict(value=0.25), "neutral"),
         (None, verdict(outcome="safe"), "good"),
         (None, verdict(outcome="regret"), "bad"),
-        (None, verdict(outcome="unavoidable"), "breach"),
+        (None, verdict(outcome="unavoidable"), "missed"),
         (None, verdict(outcome="undecided"), "neutral"),
         ("regret", verdict(outcome="regret"), "bad"),
-        ("regret", verdict(outcome="unavoidable"), "breach"),
+        ("regret", verdict(outcome="unavoidable"), "missed"),
         ("unavoidable", verdict(outcome="unavoidable"), "bad"),
         ("unavoidable", verdict(outcome="regret"), "bad"),
         ("unavoidable", verdict(outcome="safe"), "good"),

@@ -230,7 +230,7 @@ def test_a_manifest_of_another_file_than_the_policy_is_found(content: bytes, roa
     assert told == f"policies.careful.manifest.sha256: None is recorded, the policy is {'b' * 64}"
 
 
-def test_an_alarm_at_the_first_breach_has_one_time(content: bytes, road: MDP, tables: Tables) -> None:
+def test_an_alarm_at_the_first_bad_verdict_has_one_time(content: bytes, road: MDP, tables: Tables) -> None:
     evidence = read_evidence(content)
     assert evidence.first_seq == evidence.seq
     for wrong in (replace(evidence, time=evidence.time + 1.0), replace(evidence, since=evidence.since - 1.0)):

@@ -117,7 +117,7 @@ def test_an_answer_that_holds_at_both_extremes_stands(causal_model: RequestedMod
 @pytest.mark.parametrize(
     ("text", "spec", "assessment"),
     [
-        (f"regret(careful@0, {GOAL})", AlarmSpec(), "breach"),
+        (f"regret(careful@0, {GOAL})", AlarmSpec(), "missed"),
         (f"regret(careful@0, {GOAL})", AlarmSpec(when="unavoidable"), "bad"),
         ('regret(careful@0, P>=0.4 [ G<=3 !"unsafe" ])', AlarmSpec(), "good"),
         (f"careful@0.{GOAL}", AlarmSpec(), "bad"),

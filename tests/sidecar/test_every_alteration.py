@@ -204,7 +204,7 @@ def test_what_is_true_is_verified(kind: str) -> None:
     assert (report.id_compared, report.signed, report.derived_by) == (True, "valid", by)
 
 
-def test_an_agent_that_starts_over_can_raise_an_alarm_before_the_step_at_which_the_breach_began() -> None:
+def test_an_agent_that_starts_over_can_raise_an_alarm_before_the_step_of_its_first_bad_verdict() -> None:
     evidence = read_evidence(alarm("started over under the same episode").content)
     assert (evidence.seq, evidence.first_seq, evidence.start_observed) == (6, 7, False)
     assert contradictions(evidence) == []

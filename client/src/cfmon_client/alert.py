@@ -105,8 +105,8 @@ class Alert:
         robust: True if no causal model of the requested class changes the answer; None if none was requested.
         handover: None if there is nothing to hand over to, and unless the alarm fires.
         seq: The step of the newest verdict, in `episode`.
-        time_unix, since_unix, sent_unix: Seconds since the epoch: of the newest change, of the beginning of the
-            breach, and of the sending of this message.
+        time_unix, since_unix, sent_unix: Seconds since the epoch: of the newest change, of the first bad
+            verdict, and of the sending of this message.
         late: The newest step was old when it came to the monitor.
         summary: What happened, how bad it is, and what to do, in sentences.
         document: The whole message, as decoded JSON.
