@@ -71,7 +71,7 @@ def record(folder: Path, steps: int) -> None:
     """Write the project of the grid and a recording of so many steps, `grid.parquet`."""
     config = write_world(folder, "mqtt://127.0.0.1:1")
     loaded = assemble(config, {})
-    header = Header("bench", loaded.config.digest, loaded.world, "0")
+    header = Header("bench", loaded.config.digest, loaded.inputs_digest, "0")
     recorder = ParquetRecorder(folder / "grid.parquet", header, loaded.topics.steps, buckets=BUCKETS, live=False)
     for event in _events(steps):
         recorder.write(event)

@@ -13,9 +13,9 @@ from monitor.logic.syntax import (
     Goal,
     InterventionRef,
     Label,
+    Measure,
     Not,
     Probability,
-    Reward,
     Until,
     WorldRef,
 )
@@ -95,11 +95,11 @@ class Subject:
         """Return an intervention as a noun."""
         return noun(self.short(change), hindsight=self.hindsight)
 
-    def of_path(self, measure: Probability | Reward) -> str:
+    def of_path(self, measure: Measure) -> str:
         """Return the words for the measure on the actual path, from the formula's offset on."""
         return self.of(measure, self.when())
 
-    def in_world(self, world: WorldRef, measure: Probability | Reward) -> str:
+    def in_world(self, world: WorldRef, measure: Measure) -> str:
         """Return the words for the measure of a plain goal, with its intervention."""
         if world.baseline is not None:
             if self.brevity > 1:
@@ -111,7 +111,7 @@ class Subject:
             return f"{self.of(measure)} with {self.named(world.change)}{since}"
         return self.of_path(measure)
 
-    def of(self, measure: Probability | Reward, when: str = NOW) -> str:
+    def of(self, measure: Measure, when: str = NOW) -> str:
         """Return the words for a measure, and for the step from which it is counted."""
         words = self._in_words(measure.path) if isinstance(measure, Probability) else None
         if words is None:

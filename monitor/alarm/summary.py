@@ -168,8 +168,4 @@ def _caution(blind: BlindReason | None) -> str:
 
 
 def _why(blind: BlindReason | None) -> list[str]:
-    return (
-        []
-        if blind is None
-        else [f"{'Do not rely on this' if advises(blind) else 'Blind'}: {BLIND_WORDS[blind]}"]
-    )
+    return [] if blind is None else [f"{'Do not rely on this' if advises(blind) else 'Blind'}: {BLIND_WORDS[blind]}"]

@@ -121,7 +121,7 @@ def _of_bucket(bucket: int, days: Sequence[Day], loaded: Loaded, config: Path, o
         before = None if day.fresh or previous is None else previous
         header = day.recording.header
         depends = [
-            __version__, loaded.config.digest, loaded.world, header.client_id, bucket, in_files(parts),
+            __version__, loaded.config.digest, loaded.inputs_digest, header.client_id, bucket, in_files(parts),
             None if before is None else before.key,
         ]  # fmt: skip
         folder = out / "partitions" / f"bucket={bucket_name(bucket)}" / f"date={day.name}"

@@ -72,7 +72,7 @@ def audit(
 
 def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
     """Make the folder. Raises ConfigError if the folder holds another audit."""
-    about = {"config_sha256": loaded.config.digest, "world": loaded.world, "in_order": in_order}
+    about = {"config_sha256": loaded.config.digest, "world": loaded.inputs_digest, "in_order": in_order}
     file = out / "audit.json"
     try:
         out.mkdir(parents=True, exist_ok=True)

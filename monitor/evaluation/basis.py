@@ -16,7 +16,7 @@ from monitor.exact.evaluators import Evaluators
 from monitor.exact.row_uses import RowUses, row_uses
 from monitor.logic import Formula
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import InterventionRef, Probability, Regret, Reward
+from monitor.logic.syntax import InterventionRef, Measure, Probability, Regret
 from monitor.logic.traversal import handover_goal, nested_goals, quantity_goals
 from monitor.model import MDP
 from monitor.model.unknown import never_recorded
@@ -90,7 +90,7 @@ def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsO
     return found
 
 
-def compared(formula: Formula) -> Iterator[tuple[InterventionRef, Probability | Reward]]:
+def compared(formula: Formula) -> Iterator[tuple[InterventionRef, Measure]]:
     """Yield the interventions whose values a formula compares, each with its measure.
 
     For `regret` and `handover` this is the policy to hand over to; for other formulas, the first world of each

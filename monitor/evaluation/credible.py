@@ -26,7 +26,7 @@ from monitor.exact.sides import Sides, both_sides
 from monitor.exact.verdict import Path
 from monitor.logic import Automaton
 from monitor.logic.polarity import split_labels
-from monitor.logic.syntax import InterventionRef, Probability, Reward
+from monitor.logic.syntax import InterventionRef, Measure, Probability
 from monitor.model import MDP
 from monitor.model.unknown import unknown_labels, unknown_states
 from monitor.types.specs import BandSettings
@@ -37,8 +37,6 @@ MAX_DRAWN = 16_000_000
 """Maximum total number of probabilities of all drawn models: 128 MB."""
 MAX_TABLES = 512 << 20
 """Maximum total bytes of the value tables of all drawn models."""
-
-Measure = Probability | Reward
 
 
 def check_band_settings(settings: BandSettings) -> BandSettings:

@@ -42,11 +42,11 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_place(evidence: Evidence) -> Iterator[str]:
-    """Check the positions of the path and of the first bad verdict in the episode. Also check that either all pairs have inputs or none.
+    """Check the positions of the path and of the first bad verdict, and that all pairs have inputs or none.
 
-    If the start was observed, the first bad verdict is not later than the path's last step, and an alarm that fires with
-    it has a single time. Otherwise the agent may have restarted under the same episode; its steps are then numbered
-    from 0 again while the alarm continues.
+    If the start was observed, the first bad verdict is not later than the path's last step, and an alarm that fires
+    with it has a single time. Otherwise the agent may have restarted under the same episode; its steps are then
+    numbered from 0 again while the alarm continues.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):

@@ -12,7 +12,7 @@ from typing import Final
 
 from monitor.evidence.document import Evidence
 from monitor.logic import Formula, parse
-from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret, Reward, Temporal
+from monitor.logic.syntax import NOMINAL, Goal, Measure, Regret, Reward, Temporal
 from monitor.logic.traversal import children, handover_goal, regret_goals, subformulas
 
 MAX_WORK: Final = 100_000
@@ -89,7 +89,7 @@ def _parts(goal: Goal) -> int:
     return parts * (1 + min(lasting, parts)) * tried
 
 
-def _size(measure: Probability | Reward) -> int:
+def _size(measure: Measure) -> int:
     """Return the number of obligations of a measure."""
     return measure.high + 1 if isinstance(measure, Reward) else _unfolded(measure.path)
 

@@ -20,7 +20,7 @@ from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.verdict import Path, is_missed, resolve
 from monitor.logic import Formula
 from monitor.logic.polarity import split_labels
-from monitor.logic.syntax import Probability, Regret, Reward, Test
+from monitor.logic.syntax import Measure, Probability, Regret, Test
 from monitor.logic.traversal import nested_goals
 from monitor.model import MDP
 from monitor.types.specs import CausalModel
@@ -38,7 +38,7 @@ LEARNED: Final = (
 class _Missed(NamedTuple):
     """A missed goal. `observed`: the path from the intervention on, as arrays; `steps`: the same path as pairs."""
 
-    measure: Probability | Reward
+    measure: Measure
     test: Test
     observed: Observed
     steps: Path
@@ -144,7 +144,7 @@ def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
 
 
 @lru_cache
-def _nests(measure: Probability | Reward) -> bool:
+def _nests(measure: Measure) -> bool:
     """Return whether a measure has nested goals."""
     return isinstance(measure, Probability) and any(nested_goals(measure.path))
 

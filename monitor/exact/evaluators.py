@@ -55,7 +55,7 @@ from monitor.logic import FALSE, TRUE, Automaton, automaton_of
 from monitor.logic.comparison import probability
 from monitor.logic.polarity import split_measure
 from monitor.logic.policy_names import check_policy_names
-from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Measure, Probability, Reward
 from monitor.logic.traversal import looks_back
 from monitor.model import MDP, encode_action_text
 from monitor.model.confidence import IntervalRows, confidence_rows
@@ -100,7 +100,7 @@ class Evaluators:
         models: Mapping[str, MDP] | None = None,
         budget: RowBudget | None = None,
         *,
-        automata: dict[Probability | Reward, Automaton] | None = None,
+        automata: dict[Measure, Automaton] | None = None,
         delta: float = DELTA,
     ) -> None:
         if not 0.0 < delta < 1.0:
@@ -115,25 +115,25 @@ class Evaluators:
         self.delta = delta
         self.models = {name: _same_space(model, other, name) for name, other in (models or {}).items()}
         self.rows: RowCache = {}
-        self._evaluators: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Evaluator] = OrderedDict()
+        self._evaluators: OrderedDict[tuple[Law, Law, Measure, Law, Law], Evaluator] = OrderedDict()
         self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, RowTables]] = OrderedDict()
         self._budget = budget or RowBudget()
-        self._labelled_automata: dict[Probability | Reward, LabelledAutomaton] = {}
+        self._labelled_automata: dict[Measure, LabelledAutomaton] = {}
         self._shared_workspace: Workspace | None = None
         self._automata = {} if automata is None else automata
-        self._state_labels: dict[Probability | Reward, StateLabels] = {}
-        self._value_tables: OrderedDict[tuple[Law, Probability | Reward], ValueTable] = OrderedDict()
+        self._state_labels: dict[Measure, StateLabels] = {}
+        self._value_tables: OrderedDict[tuple[Law, Measure], ValueTable] = OrderedDict()
         self._ended: OrderedDict[tuple[str, int], MDP] = OrderedDict()
         self._confidence: dict[MDP, IntervalRows] = {}
-        self._guaranteed: OrderedDict[tuple[Law, Law, Probability | Reward], GuaranteedValues] = OrderedDict()
+        self._guaranteed: OrderedDict[tuple[Law, Law, Measure], GuaranteedValues] = OrderedDict()
         self.best = BestCatalogue(model, self.policies["nominal"], _BestSource(self))
 
-    def value(self, world: CounterfactualWorld, measure: Probability | Reward) -> float:
+    def value(self, world: CounterfactualWorld, measure: Measure) -> float:
         """Return the Gumbel-Max value of a measure in a world: a probability or an expected reward."""
         constant = self.constant(measure)
         return within(measure, self._value(world, measure)) if constant is None else constant
 
-    def _value(self, world: CounterfactualWorld, measure: Probability | Reward) -> float:
+    def _value(self, world: CounterfactualWorld, measure: Measure) -> float:
         value_table = self.value_table(world.law, measure)
         past = self._past(measure, world.law, None)
         if past or _ends_elsewhere(world):
@@ -149,7 +149,7 @@ class Evaluators:
         return float(buffers.values[0])
 
     def interval(
-        self, world: CounterfactualWorld, measure: Probability | Reward, causal_model: Literal["any", "stable"]
+        self, world: CounterfactualWorld, measure: Measure, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         """Return the bounds of a measure's value in a world, over a class of causal models."""
         constant = self.constant(measure)
@@ -159,7 +159,7 @@ class Evaluators:
         return within(measure, low), within(measure, high)
 
     def _interval(
-        self, world: CounterfactualWorld, measure: Probability | Reward, causal_model: Literal["any", "stable"]
+        self, world: CounterfactualWorld, measure: Measure, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         value_table = self.value_table(world.law, measure)
         past = self._past(measure, world.law, causal_model)
@@ -168,14 +168,14 @@ class Evaluators:
         evaluator = self.evaluator(world.nominal, world.law, measure)
         return evaluator.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
 
-    def decided(self, change: InterventionRef, measure: Probability | Reward, path: Observed) -> float:
+    def decided(self, change: InterventionRef, measure: Measure, path: Observed) -> float:
         """Return the Gumbel-Max value of a measure on a path, with decisions made for the measure."""
         constant = self.constant(measure)
         if constant is not None:
             return constant
         return within(measure, self.best.value(change, measure, path))
 
-    def decided_profile(self, change: InterventionRef, measure: Probability | Reward, path: Observed) -> list[float]:
+    def decided_profile(self, change: InterventionRef, measure: Measure, path: Observed) -> list[float]:
         """Return the Gumbel-Max value from each pair on, last pair first, with decisions made for the measure."""
         constant = self.constant(measure)
         if constant is not None:
@@ -183,9 +183,7 @@ class Evaluators:
         found = self.best.profile(change, measure, path)
         return [within(measure, value) for value in reversed(found.tolist())]
 
-    def decided_products(
-        self, change: InterventionRef, measure: Probability | Reward, pairs: int, *, each: bool
-    ) -> int:
+    def decided_products(self, change: InterventionRef, measure: Measure, pairs: int, *, each: bool) -> int:
         """Return the number of multiplications for `decided` on a path of `pairs` pairs, or from `each` pair on.
 
         Raises LimitError if there are too many multiplications, or if they need too much memory.
@@ -195,7 +193,7 @@ class Evaluators:
     def decided_interval(
         self,
         change: InterventionRef,
-        measure: Probability | Reward,
+        measure: Measure,
         path: Observed,
         causal_model: Literal["any", "stable"],
     ) -> tuple[float, float]:
@@ -206,7 +204,7 @@ class Evaluators:
         low, high = self.best.interval(change, measure, path, causal_model)
         return within(measure, low), within(measure, high)
 
-    def decided_everywhere(self, change: InterventionRef, measure: Probability | Reward) -> Floats:
+    def decided_everywhere(self, change: InterventionRef, measure: Measure) -> Floats:
         """Return the value [S] with decisions made for the measure, on a path that consists of one state."""
         constant = self.constant(measure)
         if constant is not None:
@@ -224,7 +222,7 @@ class Evaluators:
         last = None if end is None or self.stays(end) else end
         return Observed(*pair_arrays(path), last, [self.policies[name] for name in acted])
 
-    def guaranteed(self, nominal: Law, law: Law, measure: Probability | Reward) -> GuaranteedValues | None:
+    def guaranteed(self, nominal: Law, law: Law, measure: Measure) -> GuaranteedValues | None:
         """Return bounds over every causal model and every row of the confidence set, for any path under a law.
 
         Return None if there are no such bounds. This is so if no model here was learned from data, if the measure has
@@ -293,7 +291,7 @@ class Evaluators:
         other = self.models[change.name] if change.kind == "model" else self.model
         return self.model.counts is not None or other.counts is not None
 
-    def constant(self, measure: Probability | Reward) -> float | None:
+    def constant(self, measure: Measure) -> float | None:
         """Return the value of a measure if it is the same on every path, else None."""
         start = self.automaton(measure).start
         return float(start == TRUE) if start in (FALSE, TRUE) else None
@@ -302,9 +300,7 @@ class Evaluators:
         """Return whether a state is absorbing in every model, so that an episode's end there changes nothing."""
         return all(model.is_absorbing(state) for model in (self.model, *self.models.values()))
 
-    def evaluator(
-        self, nominal: Law, law: Law, measure: Probability | Reward, past: tuple[Law, Law] | None = None
-    ) -> Evaluator:
+    def evaluator(self, nominal: Law, law: Law, measure: Measure, past: tuple[Law, Law] | None = None) -> Evaluator:
         """Return the evaluator of a law and a measure; its counterfactual rows are shared with other measures.
 
         `past`: the nominal law and the law up to the last observed pair, if they differ because the episode has ended.
@@ -329,7 +325,7 @@ class Evaluators:
         self._evaluators.move_to_end(key)
         return self._evaluators[key]
 
-    def _labelled_automaton(self, value_table: ValueTable, measure: Probability | Reward) -> LabelledAutomaton:
+    def _labelled_automaton(self, value_table: ValueTable, measure: Measure) -> LabelledAutomaton:
         """Return the automaton of a measure with its labels.
 
         If nothing is nested, laws share the automaton, so a forward pass begun under one law can be closed under
@@ -346,7 +342,7 @@ class Evaluators:
             self._shared_workspace = Workspace(self.model.states, share_prior_rows=is_large(self.model))
         return self._shared_workspace
 
-    def value_table(self, law: Law, measure: Probability | Reward) -> ValueTable:
+    def value_table(self, law: Law, measure: Measure) -> ValueTable:
         """Return the value table of a law and a measure. The table's labelling has no atoms that look back."""
         key = (law, measure)
         if key not in self._value_tables:
@@ -376,7 +372,7 @@ class Evaluators:
             with suppress(LimitError):  # a goal without extremes, or values that are found one by one
                 side._prepare_table(split_measure(goal.measure), change)  # noqa: SLF001 - of this class
 
-    def _prepare_table(self, measure: Probability | Reward, change: InterventionRef) -> None:
+    def _prepare_table(self, measure: Measure, change: InterventionRef) -> None:
         nominal = self.nominal()
         value_table = self.value_table(nominal.under(self.intervention(change, None)), measure)
         if not self._past(measure, nominal, None):
@@ -411,9 +407,7 @@ class Evaluators:
         """Bytes of all value tables."""
         return sum(value_table.table.nbytes for value_table in self._value_tables.values())
 
-    def _past(
-        self, measure: Probability | Reward, law: Law, causal_model: Literal["any", "stable"] | None
-    ) -> dict[int, PastAtom]:
+    def _past(self, measure: Measure, law: Law, causal_model: Literal["any", "stable"] | None) -> dict[int, PastAtom]:
         """Return bit -> atom for the atoms of a measure that look back, in the world of a law."""
         return {
             bit: PastAtom(atom.world.offset, _PastGoal(self, law, atom, causal_model))
@@ -436,7 +430,7 @@ class Evaluators:
             law = Law.ending(table, self.model, self._ending("", self.model, end), until, end)
         return law.after_phases([self.policies[name or "nominal"] for name in acted])
 
-    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
         """Return whether a value depends on the policies that acted at the observed pairs, not only on their actions.
 
         The value does not depend on them if `nominal` replays the path and no goal is nested, or if a deterministic
@@ -498,7 +492,7 @@ class Evaluators:
         for chain_key in [key for key in self._dynamics if end in (key[0].end, key[1].end)]:
             self._dynamics.pop(chain_key)[1].close()
 
-    def automaton(self, measure: Probability | Reward) -> Automaton:
+    def automaton(self, measure: Measure) -> Automaton:
         """Return the automaton of a measure."""
         if measure not in self._automata:
             self._automata[measure] = automaton_of(measure)
@@ -525,13 +519,13 @@ class _BestSource:
 
     evaluators: Evaluators
 
-    def automaton(self, measure: Probability | Reward) -> Automaton:
+    def automaton(self, measure: Measure) -> Automaton:
         return self.evaluators.automaton(measure)
 
-    def label_sets(self, measure: Probability | Reward) -> AnyArray:
+    def label_sets(self, measure: Measure) -> AnyArray:
         return StateLabels(self.automaton(measure), self.evaluators.model).masks
 
-    def nominal_values(self, measure: Probability | Reward, end: int | None, obligation: int) -> Floats:
+    def nominal_values(self, measure: Measure, end: int | None, obligation: int) -> Floats:
         return self.evaluators.value_table(self.evaluators.nominal(end), measure).all_values(0, obligation)
 
 
@@ -604,7 +598,7 @@ def check_known(acted: Sequence[str]) -> None:
         )
 
 
-def within(measure: Probability | Reward, value: float) -> float:
+def within(measure: Measure, value: float) -> float:
     """Return a computed value, clipped to [0, 1] if the measure is a probability."""
     return probability(value) if isinstance(measure, Probability) else value
 

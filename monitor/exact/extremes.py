@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.path_values import Measure, Path, PathValues
+from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula
 from monitor.logic.polarity import split_measure
-from monitor.logic.syntax import And, Const, Goal, InterventionRef, Not, Or, Regret, WorldRef
+from monitor.logic.syntax import And, Const, Goal, InterventionRef, Measure, Not, Or, Regret, WorldRef
 from monitor.logic.traversal import handover_goal
 from monitor.types.verdicts import NO_EXTREMES
 

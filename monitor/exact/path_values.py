@@ -22,13 +22,11 @@ from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.windows import Windows
 from monitor.logic import Formula
 from monitor.logic.comparison import probability
-from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Probability, Regret, Reward
+from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Measure, Probability, Regret
 from monitor.logic.traversal import asks_back, goals, handover_goal
 from monitor.types.specs import CausalModel
 
 Path = Sequence[tuple[int, int | None]]
-Measure = Probability | Reward
-"""The quantity that a goal is about: the probability of a path formula, or an expected sum of rewards."""
 
 
 class WorldValues:

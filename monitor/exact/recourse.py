@@ -21,7 +21,7 @@ from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Goal, Probability, Regret, Reward, Test, WorldRef
+from monitor.logic.syntax import Goal, Measure, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import nested_goals
 from monitor.types.verdicts import Avoidable
 
@@ -108,7 +108,7 @@ class RecourseReport(msgspec.Struct, frozen=True):
 class RecourseQuery(NamedTuple):
     """A goal for which decisions are examined. `largest`: whether the goal asks for large values."""
 
-    measure: Probability | Reward
+    measure: Measure
     test: Test | None
     offset: int
     largest: bool

@@ -20,7 +20,7 @@ from monitor.exact.bellman import Entries, layers
 from monitor.exact.forward.evaluator import closing_values
 from monitor.exact.value_table import ValueTable
 from monitor.logic import FALSE, TRUE
-from monitor.logic.syntax import Probability, Reward
+from monitor.logic.syntax import Measure, Probability, Reward
 from monitor.model import MDP
 
 MAX_USES = 20_000
@@ -59,7 +59,7 @@ class RowUses:
 
 
 def row_uses(
-    world: CounterfactualWorld, value_table: ValueTable, measure: Probability | Reward, starts: Floats | None = None
+    world: CounterfactualWorld, value_table: ValueTable, measure: Measure, starts: Floats | None = None
 ) -> RowUses:
     """Return the uses of the rows of `world.law.dynamics` by a measure without nested quantities.
 
@@ -92,7 +92,7 @@ class _Edge:
 class _Pass:
     """The forward pass that the module docstring describes."""
 
-    def __init__(self, world: CounterfactualWorld, value_table: ValueTable, measure: Probability | Reward) -> None:
+    def __init__(self, world: CounterfactualWorld, value_table: ValueTable, measure: Measure) -> None:
         self._world, self._law, self._table = world, world.law, value_table
         self._automaton, self._labelling = value_table.automaton, value_table.labelling
         model = world.law.dynamics

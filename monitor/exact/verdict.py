@@ -21,11 +21,10 @@ from monitor.logic.syntax import (
     Goal,
     InterventionRef,
     Label,
+    Measure,
     Not,
     Or,
-    Probability,
     Regret,
-    Reward,
     Temporal,
     Test,
 )
@@ -260,7 +259,7 @@ class IncrementalCheck:
             verdict, profile={0: (nominal, given)}, profile_extremes=ends, latest_useful=useful
         )
 
-    def _extreme_profile(self, change: InterventionRef, measure: Probability | Reward, count: int) -> ProfileExtremes:
+    def _extreme_profile(self, change: InterventionRef, measure: Measure, count: int) -> ProfileExtremes:
         """Return the extremes at offsets 0, 1, ..., under nominal and under a change; empty without extremes."""
         if self._extremes is None:
             return ()
@@ -363,7 +362,7 @@ class IncrementalCheck:
         self,
         change: InterventionRef,
         position: int,
-        measure: Probability | Reward,
+        measure: Measure,
         value: float,
         used: int,
         clipped: bool,  # noqa: FBT001
@@ -374,9 +373,7 @@ class IncrementalCheck:
         extremes = None if self._extremes is None else self._extremes.value(change, measure, position)
         return _Answer(value, used, clipped, bounds, guaranteed, extremes)
 
-    def _guaranteed(
-        self, change: InterventionRef, position: int, measure: Probability | Reward, bounds: Band | None
-    ) -> Band | None:
+    def _guaranteed(self, change: InterventionRef, position: int, measure: Measure, bounds: Band | None) -> Band | None:
         """Return the guaranteed band, or None. If a band was due but is missing, the reason is recorded.
 
         `bounds`: the bounds with the estimated rows. They are guaranteed if the world has no estimated rows.
@@ -405,9 +402,7 @@ class IncrementalCheck:
         some = any(quantity.guaranteed is not None for quantity in quantities)
         return Bands(delta=self.evaluators.delta if some else None, reason=reason)
 
-    def _bounds(
-        self, change: InterventionRef, position: int, measure: Probability | Reward, value: float
-    ) -> Band | None:
+    def _bounds(self, change: InterventionRef, position: int, measure: Measure, value: float) -> Band | None:
         if self.causal_model == "gumbel":
             return None
         if change.kind == "nominal" and not asks_back(measure):

@@ -19,7 +19,7 @@ from monitor.hidden.observation_values import HiddenWorld, ObservedValues
 from monitor.hidden.trace import Trace
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Label, Measure, Probability
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
@@ -141,7 +141,7 @@ class HiddenChecker:
             found.append(after)
         return found
 
-    def horizon(self, measure: Probability | Reward) -> int:
+    def horizon(self, measure: Measure) -> int:
         """Return the largest number of steps after which a measure is decided."""
         automaton = self._world.evaluators.automaton(measure)
         return automaton.horizon(automaton.start)

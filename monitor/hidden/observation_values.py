@@ -10,7 +10,7 @@ import numpy as np
 from monitor.errors import PathError
 from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
-from monitor.exact.path_values import Measure, PathValues
+from monitor.exact.path_values import PathValues
 from monitor.hidden.filtering import Filter, Weights
 from monitor.hidden.latent_steps import Pair
 from monitor.hidden.pair_chain import Change, PairChain
@@ -18,7 +18,7 @@ from monitor.hidden.shared_tables import Tables
 from monitor.hidden.tails import Tails
 from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
-from monitor.logic.syntax import InterventionRef
+from monitor.logic.syntax import InterventionRef, Measure
 from monitor.model import MDP, encode_action_text
 from monitor.policy.controller import Reader, TableReader
 from monitor.policy.recurrent import RecurrentReader

@@ -21,7 +21,7 @@ from monitor.exact.labelling import StateLabels
 from monitor.hidden.latent_steps import entries
 from monitor.hidden.network_values import NetworkValues
 from monitor.logic import FALSE, TRUE, Automaton
-from monitor.logic.syntax import Probability, Reward
+from monitor.logic.syntax import Measure
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, TableReader
 from monitor.policy.table import PolicyTable
@@ -41,12 +41,12 @@ class Tails:
     `nominal`: the deployed policy. `automata`: the automata of measures, which are also used along the path.
     """
 
-    def __init__(self, nominal: Reader, automata: dict[Probability | Reward, Automaton]) -> None:
+    def __init__(self, nominal: Reader, automata: dict[Measure, Automaton]) -> None:
         self._nominal, self.automata = nominal, automata
         self._evaluators: OrderedDict[tuple[object, ...], Evaluators] = OrderedDict()
         self._tails: OrderedDict[tuple[object, ...], Tail] = OrderedDict()
 
-    def tail(self, model: MDP, measure: Probability | Reward, change: tuple[Reader | None, int | None]) -> Tail:
+    def tail(self, model: MDP, measure: Measure, change: tuple[Reader | None, int | None]) -> Tail:
         """Return the values of one measure beyond a path; `change`: the policy that takes over, and its steps."""
         key = (model, measure, change)
         if key not in self._tails:
@@ -83,9 +83,7 @@ class Tail:
     acts later.
     """
 
-    def __init__(
-        self, tails: Tails, model: MDP, measure: Probability | Reward, acting: tuple[Reader, int | None, Reader]
-    ) -> None:
+    def __init__(self, tails: Tails, model: MDP, measure: Measure, acting: tuple[Reader, int | None, Reader]) -> None:
         self._tails, self._model, self._measure = tails, model, measure
         self._first, self._steps, then = acting
         self._then = self._first if self._steps is None else then

@@ -16,7 +16,7 @@ from typing import Protocol, assert_never
 import msgspec
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
+from monitor.logic.syntax import And, Const, Formula, Goal, Label, Measure, Not, Or, Probability, Regret, Reward, Until
 from monitor.logic.traversal import subformulas
 
 FALSE, TRUE = 0, 1
@@ -242,7 +242,7 @@ class PathAutomaton:
                 assert_never(element)
 
 
-def automaton_of(measure: Probability | Reward) -> Automaton:
+def automaton_of(measure: Measure) -> Automaton:
     """Return the automaton of a measure."""
     match measure:
         case Probability(path):

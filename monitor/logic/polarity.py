@@ -12,7 +12,20 @@ from dataclasses import replace
 from functools import partial
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Temporal
+from monitor.logic.syntax import (
+    And,
+    Const,
+    Formula,
+    Goal,
+    Label,
+    Measure,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Reward,
+    Temporal,
+)
 
 
 def negative(name: str) -> str:
@@ -20,7 +33,7 @@ def negative(name: str) -> str:
     return f"~{name}"
 
 
-def split_measure(measure: Probability | Reward) -> Probability | Reward:
+def split_measure(measure: Measure) -> Measure:
     """Return a measure with its path formula split; a reward has no labels. Raises LimitError as `split_labels`."""
     return Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
 

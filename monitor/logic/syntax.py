@@ -127,6 +127,10 @@ class Reward:
     high: int
 
 
+Measure = Probability | Reward
+"""What a goal computes in its world."""
+
+
 @dataclass(frozen=True, slots=True)
 class Test:
     """A comparison with a bound. `at`: the bound's position in the text (from 0), for error messages."""
@@ -147,7 +151,7 @@ class Goal:
     """A measure in a world, compared with a threshold; `test` is None for `=?`."""
 
     world: WorldRef
-    measure: Probability | Reward
+    measure: Measure
     test: Test | None = None
 
 

@@ -14,10 +14,10 @@ from monitor.logic.syntax import (
     Formula,
     Goal,
     InterventionRef,
+    Measure,
     Not,
     Probability,
     Regret,
-    Reward,
     Test,
     Until,
     WorldRef,
@@ -121,6 +121,6 @@ def looks_back(goal: Goal) -> bool:
 
 
 @lru_cache
-def asks_back(measure: Probability | Reward) -> bool:
+def asks_back(measure: Measure) -> bool:
     """Return whether a goal nested in a measure looks back."""
     return isinstance(measure, Probability) and any(looks_back(goal) for goal in nested_goals(measure.path))

@@ -17,7 +17,7 @@ from monitor.evaluation.models import AnyModel
 from monitor.evidence.document import Evidence
 from monitor.evidence.rederivation import Policies, given_of
 from monitor.logic import PathAutomaton, parse, print_formula
-from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Label, Probability, Reward
+from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Label, Measure, Probability, Reward
 from monitor.logic.traversal import goals, handover_goal, subformulas
 from monitor.picture.charts import TALL, dash_of, draw_handover, ink_of, marks_of
 from monitor.picture.draw import draw_foot, draw_head, undrawn
@@ -118,7 +118,7 @@ def _compared(evidence: Evidence, change: InterventionRef, offset: int, given: G
     return NumbersWorld(world_name(change, evidence.actions), change.kind == "nominal", begins, states)
 
 
-def _steps(measure: Probability | Reward) -> int:
+def _steps(measure: Measure) -> int:
     """Return the number of steps after an intervention on which a measure depends.
 
     It is at least one, for the drawing.

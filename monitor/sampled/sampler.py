@@ -11,7 +11,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats
 from monitor.errors import LimitError, PathError
-from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Measure
 from monitor.logic.traversal import handover_goal
 from monitor.sampled.dynamics import Pair
 from monitor.sampled.ensemble import Ensemble, StepTable
@@ -39,7 +39,7 @@ class Sampler:
         if not 0 <= seed < 1 << 64:
             raise LimitError(f"a seed is a number from 0 to 2**64 - 1, got {seed}")
         self.scene, self.seed = scene, seed
-        self._steps: dict[Probability | Reward, StepTable] = {}
+        self._steps: dict[Measure, StepTable] = {}
 
     def question(
         self,
@@ -116,7 +116,7 @@ class Sampler:
         """Return `question(..).outcomes(particles)`."""
         return self.question(goal, path, first_seq=first_seq, terminated=terminated).outcomes(particles)
 
-    def steps(self, measure: Probability | Reward) -> StepTable:
+    def steps(self, measure: Measure) -> StepTable:
         """Return the step table of a measure's automaton. It is cached."""
         if measure not in self._steps:
             self._steps[measure] = StepTable(self.scene.automaton(measure))
@@ -172,7 +172,7 @@ class _SampledWorld:
     def __init__(
         self,
         sampler: Sampler,
-        measure: Probability | Reward,
+        measure: Measure,
         change: InterventionRef,
         path: list[Pair],
         first: int,

@@ -14,7 +14,7 @@ from monitor.exact.evaluators import Evaluators, deployed_name
 from monitor.logic import Automaton, automaton_of, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.policy_names import check_policy_names
-from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability, Regret, Reward
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Measure, Probability, Regret
 from monitor.logic.traversal import asks_back, goals, handover_goal, nested_goals
 from monitor.model import MDP, encode_action_text
 from monitor.model.action_names import ActionNames
@@ -50,11 +50,11 @@ class Scene(Protocol):
         """Return the world of a change."""
         ...
 
-    def automaton(self, measure: Probability | Reward) -> Automaton:
+    def automaton(self, measure: Measure) -> Automaton:
         """Return the automaton of a measure."""
         ...
 
-    def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
+    def labels(self, measure: Measure, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return the function of the label sets of a measure's automaton, in the world of a change."""
         ...
 
@@ -62,7 +62,7 @@ class Scene(Protocol):
         """Return whether states carry a label, [n]."""
         ...
 
-    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
         """Return whether an outcome may depend on the policies that acted, not only on their actions."""
         ...
 
@@ -86,11 +86,11 @@ class Enumerated:
         """Return the world of a change; `acted`: names of the policies that acted from the intervention on."""
         return self._worlds.world(change, acted)
 
-    def automaton(self, measure: Probability | Reward) -> Automaton:
+    def automaton(self, measure: Measure) -> Automaton:
         """Return the automaton of the exact engine, so that label sets have the same meaning."""
         return self._evaluators.value_table(self._evaluators.nominal(None, 0), measure).automaton
 
-    def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
+    def labels(self, measure: Measure, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return the function of label sets. The exact engine decides nested quantities."""
         automaton = self.automaton(measure)
         if not has_nested(measure):
@@ -114,7 +114,7 @@ class Enumerated:
         """Return whether states carry a label, [n]."""
         return self._worlds.main.holds(label, states)
 
-    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
         """Return whether an outcome depends on the policies that acted, not only on their actions."""
         return self._evaluators.depends_on_policies(change, measure)
 
@@ -147,8 +147,8 @@ class Simulated:
         self._actions = ActionNames(tuple(actions), model.actions)
         self._policies, self.deployed = frozenset(policies), deployed_name(policies)
         self._worlds = _Worlds(model, {**policies, self.deployed: policies["nominal"]}, models or {}, self._action)
-        self._automata: dict[Probability | Reward, Automaton] = {}
-        self._labels: dict[Probability | Reward, LabelFunction] = {}
+        self._automata: dict[Measure, Automaton] = {}
+        self._labels: dict[Measure, LabelFunction] = {}
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first unknown name, or at a nested quantity other than `handover`."""
@@ -172,13 +172,13 @@ class Simulated:
         """Return the world of a change; `acted`: names of the policies that acted from the intervention on."""
         return self._worlds.world(change, acted)
 
-    def automaton(self, measure: Probability | Reward) -> Automaton:
+    def automaton(self, measure: Measure) -> Automaton:
         """Return the automaton of a measure. It is cached."""
         if measure not in self._automata:
             self._automata[measure] = automaton_of(measure)
         return self._automata[measure]
 
-    def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
+    def labels(self, measure: Measure, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return the function of label sets.
 
         Raises FormulaError for a nested quantity, because its truth would need samples within each sample.
@@ -199,7 +199,7 @@ class Simulated:
         """Return whether states carry a label, [n]."""
         return self._worlds.main.holds(label, states)
 
-    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
         """Return True unless the path is replayed, because a simulated policy may be stochastic."""
         del measure
         return change.kind != "nominal"
@@ -290,7 +290,7 @@ class LabelAtoms:
         return int(self(0, np.array([state]), np.zeros(1, dtype=np.int64))[0])
 
 
-def has_nested(measure: Probability | Reward) -> bool:
+def has_nested(measure: Measure) -> bool:
     """Return whether a quantity is nested in a measure's path formula."""
     return isinstance(measure, Probability) and any(True for _ in nested_goals(measure.path))
 

@@ -36,7 +36,9 @@ class Recovered(msgspec.Struct, frozen=True):
 
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> SnapshotSetting:
     """Return the setting on which a snapshot taken now depends."""
-    return SnapshotSetting(client_id, loaded.world, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or "")
+    return SnapshotSetting(
+        client_id, loaded.inputs_digest, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or ""
+    )
 
 
 def steps_left(setting: SnapshotSetting | None, steps: str) -> str | None:
@@ -107,13 +109,13 @@ async def take_up(
 
 def _same(setting: SnapshotSetting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
     """Return whether the former configuration has the same effects of events as the present one."""
-    before = (setting.world, set(setting.formulas), topics, setting.client_id)
-    return before == (loaded.world, set(loaded.formulas), loaded.topics, client_id)
+    before = (setting.inputs_digest, set(setting.formulas), topics, setting.client_id)
+    return before == (loaded.inputs_digest, set(loaded.formulas), loaded.topics, client_id)
 
 
 def _former(setting: SnapshotSetting, loaded: Loaded) -> Loaded:
     """Return the part of the former configuration that still fits, with a monitor of its own."""
-    if setting.world != loaded.world:
+    if setting.inputs_digest != loaded.inputs_digest:
         return loaded.with_formulas(())
     try:
         return loaded.with_formulas(setting.formulas)

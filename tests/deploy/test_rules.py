@@ -12,11 +12,11 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
+from monitor.alarm.blindness import BLINDNESS, MARKS
 from monitor.sidecar.sinks.exposition import HistogramFamily
 from monitor.sidecar.sinks.instruments import Instruments
 from monitor.sidecar.webhooks.sender import PostResult
 from monitor.stream.decode import REASONS
-from monitor.alarm.blindness import BLINDNESS, MARKS
 from monitor.types import AlarmState, BlindReason, MessageResult
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -1,4 +1,4 @@
-"""Where the first bad verdict can lie, what else was given besides the model, and states that the model does not have."""
+"""Where the first bad verdict can lie, what is given besides the model, and states that the model does not have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def test_the_first_bad_verdict_is_within_the_episode(content: bytes) -> None:
     for first_seq in (-1, 4):
         problem = f"first_seq: the first bad verdict is of step {first_seq}, which is not within 0..3"
         assert told(first_seq, start_observed=True) == [problem]
-    assert told(-1, start_observed=False) == ["first_seq: the first bad verdict is of step -1, which is not within 0..3"]
+    assert told(-1, start_observed=False) == [
+        "first_seq: the first bad verdict is of step -1, which is not within 0..3"
+    ]
     assert told(4, start_observed=False) == []  # the agent may have started over
 
 

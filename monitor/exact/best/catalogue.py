@@ -14,14 +14,12 @@ from monitor.exact.best.prior import NO_STATE, Prior
 from monitor.exact.best.values import BestValues, Observed
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Automaton
-from monitor.logic.syntax import InterventionRef, Probability, Reward
+from monitor.logic.syntax import InterventionRef, Measure
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 MAX_MEASURES = 64
 """Largest number of measures whose tables are cached. Each direction and each end of an episode counts separately."""
-
-Measure = Probability | Reward
 
 
 class Source(Protocol):

@@ -91,7 +91,7 @@ class Loaded:
         return self.model
 
     @property
-    def world(self) -> str:
+    def inputs_digest(self) -> str:
         """Digest of the models, policies, sampling settings and, if a model is learned, of the settings of bands."""
         identity, sampling = self.identity, self.config.sampling.model_dump()
         parts = [identity.model_sha256, dict(identity.policies), dict(identity.models), sampling]

@@ -222,9 +222,9 @@ def blind_groups(agents: dict[str, AgentStatus]) -> list[dict[str, Any]]:
         for formula, row in agent.rows.items():
             if row.blind is not None and row.blind.reason is not None:
                 reason = row.blind.reason
-                entry = {"agent": name, "reason": reason, "words": BLIND_WORDS[reason], "detail": row.blind.detail}
-                entry["complete"] = reason in COMPLETE
-                groups.setdefault((name, reason), {**entry, "formulas": []})["formulas"].append(formula)
+                words = {"words": BLIND_WORDS[reason], "detail": row.blind.detail, "complete": reason in COMPLETE}
+                group = groups.setdefault((name, reason), {"agent": name, "reason": reason, **words, "formulas": []})
+                group["formulas"].append(formula)
     return list(groups.values())
 
 

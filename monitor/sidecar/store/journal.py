@@ -79,13 +79,13 @@ STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)
 
 
 class SnapshotSetting(msgspec.Struct, frozen=True, array_like=True):
-    """Circumstances of the snapshot. `world`: `Loaded.world`. `ticks`: last ticks of the process.
+    """Circumstances of the snapshot. `inputs_digest`: `Loaded.inputs_digest`. `ticks`: last ticks of the process.
 
     `shard`: the configured shard; empty if the monitor watches all agents of the fleet.
     """
 
     client_id: str
-    world: str = ""
+    inputs_digest: str = ""
     formulas: tuple[FormulaSpec, ...] = ()
     ticks: float = 0.0
     common: bytes | None = None

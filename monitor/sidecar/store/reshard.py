@@ -161,7 +161,7 @@ def _check_alike(olds: Sequence[_Old]) -> None:
         different = [
             name
             for name, same in (
-                ("model, policies or sampling", old.setting.world == first.setting.world),
+                ("model, policies or sampling", old.setting.inputs_digest == first.setting.inputs_digest),
                 ("formulas", old.setting.formulas == first.setting.formulas),
                 ("topics", old.common.topics == first.common.topics),
                 ("settings of the test of the model", _trust_of(old) == _trust_of(first)),
