@@ -5,8 +5,8 @@ second of *work* while there is a queue. Work is the processor time of this thre
 show overload: a process that gets a twentieth of a processor on a busy machine is late, but there are not too many
 steps, and the process catches up. A backlog is not overload either. Steps that accumulated while the broker, the agents
 or this process were away are all evaluated, and raise their alarms, if they have a time. Steps without a time are
-recognized as a backlog only by their number (`Worker`), so a backlog that comes slowly or for more than a minute may
-count as live.
+recognized as a backlog only by their number (`BacklogDetector`), so a backlog that comes slowly or for more than a
+minute may count as live.
 """
 
 from __future__ import annotations

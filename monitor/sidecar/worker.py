@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from monitor.errors import RecordingError
 from monitor.runtime.monitor import Waiting
+from monitor.sidecar.backlog import BACKLOG_MESSAGES, RECONNECT_GRACE, BacklogDetector
 from monitor.sidecar.clock import Clock, read_clock, read_work
 from monitor.sidecar.config.load import BATCH
 from monitor.sidecar.config.settings import Config
@@ -31,31 +31,13 @@ from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.alarm_history import HistoryChanges
 from monitor.sidecar.store.journal import SnapshotSetting
 from monitor.sidecar.store.store import Store
-from monitor.stream.session import is_late
 from monitor.types.alerts import Alert
-from monitor.types.notices import Received
 from monitor.types.stream_events import Instant
 
 LOG: Final = logging.getLogger("monitor.service")
-BACKLOG_MESSAGES: Final = 32
-"""If a batch has at least this many old messages, more are expected to follow. If it has at least this many steps
-without a time from one agent, they are the agent's own backlog, which the agent sends all at once."""
-
-BACKLOG_SECONDS: Final = 60.0
-"""Seconds after connecting, or after a suspension of this process, in which arriving steps may have waited at the
-broker. Also the longest time that an agent's own backlog of steps without a time may take."""
-
-STOOD_STILL: Final = 2.0
-"""If a pause between two batches has at least this many seconds without work, this process was suspended."""
-
 BACKLOG_BUDGET: Final = 0.005
 """Seconds that an evaluation may take during a backlog. It is short, so that waiting messages are fetched from the
 broker first: at the broker a live agent's steps wait behind another agent's backlog, but here agents take turns."""
-
-RECONNECT_GRACE: Final = 3.0
-"""Seconds after connecting in which no time passes for missing steps. Agents that also lost the broker are still
-reconnecting, and their undelivered steps arrive after the broker's queue. Until then, few messages in a batch do not
-mean that all messages have arrived."""
 
 MAX_TOTAL_GRACE: Final = 30.0
 """Maximum sum of `RECONNECT_GRACE` over connections that were lost before their grace ended. After this sum is used up,
@@ -104,17 +86,12 @@ class Worker:
         self._store = store
         self._setting = setting
         self._up = False
-        self._going: asyncio.TimerHandle | None = None
-        self._spared = 0.0
+        self._grace_timer: asyncio.TimerHandle | None = None
+        self._grace_spent = 0.0
         self._outcomes: list[tuple[Event, Effects]] = []
         self._pace = 0.0
         self._waiting = Waiting(0, None)  # after the last evaluation
-        self._live_since = math.inf  # ticks since which no backlog is expected from the broker
-        self._reached = 0.0
-        self._turned = read_clock().ticks, read_work()  # after the last batch
-        self._live = self._late = 0  # numbers of steps of this batch: arrived when they happened; have an old time
-        self._untimed: Counter[str] = Counter()  # agent -> number of its live steps without a time
-        self._burst_began = self._burst_seen = -math.inf  # ticks
+        self._backlog = BacklogDetector(config, clock)
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
         self._shard = ShardFilter(config.mqtt)
@@ -134,10 +111,9 @@ class Worker:
 
     def turn(self) -> None:
         """Process one batch."""
-        self._look_for_pause()
+        self._backlog.begin_batch()
         receipts: list[Receipt] = []
-        taken = others = self._live = self._late = 0
-        self._untimed.clear()
+        taken = others = 0
         most = min(BATCH, self._config.limits.queue - self._waiting.steps)
         while taken < most:
             if (entry := self._inbox.take()) is None:
@@ -148,16 +124,13 @@ class Worker:
                 receipts += _receipts(entry)  # acknowledged in order, as MQTT requires
                 continue
             receipts += self._accept(entry)
-        burst = self._burst()
-        if burst or (self._up and self._live_since == math.inf and self._has_fetched(taken)):
-            self._live -= burst
-            self._live_since = self._clock().ticks + self._config.path.reorder.wait  # steps may still wait so long
+        self._backlog.all_counted(taken, up=self._up)
         if others:
             self._sinks.metrics.others_seen(others)
         if taken > others or not others or self._waiting.steps or self._evaluation_due():
-            self._evaluate(backlog=taken - others - self._live >= BACKLOG_MESSAGES)
+            self._evaluate(backlog=taken - others - self._backlog.live >= BACKLOG_MESSAGES)
         self._finish(receipts)
-        self._turned = read_clock().ticks, read_work()
+        self._backlog.end_batch()
 
     def beat(self) -> None:
         """Publish the heartbeat. If a write failed before, write the whole state again."""
@@ -178,21 +151,22 @@ class Worker:
 
     def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
         """Note that the broker was reached or lost."""
-        self._up, self._live_since, self._reached = up, math.inf, read_clock().ticks
+        self._up = up
+        self._backlog.expect()
         loop = asyncio.get_running_loop()
-        if self._going is not None:  # the former connection was lost early
-            self._going.cancel()
-            self._spared += RECONNECT_GRACE - max(self._going.when() - loop.time(), 0.0)
-        self._going = loop.call_later(RECONNECT_GRACE, self._lasts) if up else None
+        if self._grace_timer is not None:  # the former connection was lost early
+            self._grace_timer.cancel()
+            self._grace_spent += RECONNECT_GRACE - max(self._grace_timer.when() - loop.time(), 0.0)
+        self._grace_timer = loop.call_later(RECONNECT_GRACE, self._end_grace) if up else None
         self._clock.stop()
-        if up and self._spared >= MAX_TOTAL_GRACE:
+        if up and self._grace_spent >= MAX_TOTAL_GRACE:
             self._clock.go()
         self._sinks.metrics.connected(up=up)
         self._step(Connected(self._clock(), up))
         self._finish()
 
-    def _lasts(self) -> None:
-        self._going, self._spared = None, 0.0
+    def _end_grace(self) -> None:
+        self._grace_timer, self._grace_spent = None, 0.0
         self._clock.go()
 
     async def tidy(self) -> None:
@@ -206,7 +180,7 @@ class Worker:
 
         `publications`: messages that the change requires. All of them are in the store before one is sent.
         """
-        self.pipeline, self._config = pipeline, config
+        self.pipeline, self._config, self._backlog.config = pipeline, config, config
         self._waiting = pipeline.waiting
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._pace = 0.0
@@ -262,7 +236,7 @@ class Worker:
             case Arrived():
                 # A longer payload is rejected; one byte more than the limit is enough to see that.
                 payload = entry.payload[: self._config.limits.message_bytes + 1]
-                self._count(self._step(Message(entry.now, entry.topic, payload)), entry.now.ticks)
+                self._backlog.count(self._step(Message(entry.now, entry.topic, payload)).notices, entry.now.ticks)
             case Dropped():
                 self._step(Lost(entry.now, entry.topic, entry.count))
         return _receipts(entry)
@@ -270,57 +244,6 @@ class Worker:
     def _evaluation_due(self) -> bool:
         """Return whether to evaluate although only messages of other shards arrived."""
         return read_clock().ticks - self.evaluated.ticks >= EVALUATION_PAUSE
-
-    def _count(self, effects: Effects, ticks: float) -> None:
-        """Count a step if it arrived when it happened.
-
-        Steps of a backlog do not count, because they arrive all at once.
-
-        Steps without a time count as live if no backlog is expected from the broker. Many such steps are the agent's
-        backlog.
-        """
-        for notice in effects.notices:
-            if isinstance(notice, Received):
-                if notice.result == "accepted":
-                    if notice.lag is None:
-                        live = ticks > self._live_since
-                        self._untimed[notice.agent] += live
-                    else:
-                        live = not is_late(notice.lag, self._config.stream.max_lag)
-                        self._late += not live
-                    self._live += live
-                return
-
-    def _has_fetched(self, taken: int) -> bool:
-        """Return whether the broker's backlog has arrived: few messages come, or none of the steps is old.
-
-        Right after connecting, few messages come because the broker has not started to send. Until the backlog has
-        arrived, only a step with a recent time is live.
-        """
-        waited = read_clock().ticks - self._reached
-        few = taken < BACKLOG_MESSAGES and waited > RECONNECT_GRACE
-        return few or (self._live > 0 and not self._late) or waited > BACKLOG_SECONDS
-
-    def _burst(self) -> int:
-        """Return the number of steps of this batch that are the backlog of agents that send no time.
-
-        An agent that sends so many steps for longer than `BACKLOG_SECONDS` is fast, and has no backlog.
-        """
-        steps = sum(count for count in self._untimed.values() if count >= BACKLOG_MESSAGES)
-        if not steps:
-            return 0
-        now = read_clock().ticks
-        if now - self._burst_seen > self._config.path.reorder.wait + RECONNECT_GRACE:  # after a pause, a new burst
-            self._burst_began = now
-        self._burst_seen = now
-        return steps if now - self._burst_began <= BACKLOG_SECONDS else 0
-
-    def _look_for_pause(self) -> None:
-        """If this process was suspended, expect a backlog, because the next steps have waited during the suspension."""
-        ticks, work = self._turned
-        now = read_clock().ticks
-        if now - ticks - (read_work() - work) > max(self._config.stream.max_lag, STOOD_STILL):
-            self._live_since, self._reached = math.inf, now
 
     def _evaluate(self, *, backlog: bool) -> None:
         """Evaluate due formulas as far as the deadline allows.
@@ -332,13 +255,13 @@ class Worker:
         # backlog.
         oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
         waited = 0.0 if oldest is None else began.ticks - oldest
-        skips = self._live_since < math.inf and self._pressure.overloaded(waited)
+        skips = self._backlog.live_since < math.inf and self._pressure.overloaded(waited)
         # A missing step may be in the inbox. So time passes for missing steps only until the oldest entry of the inbox
         # arrived.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
         deadline = min(self._config.limits.deadline, BACKLOG_BUDGET) if backlog else self._config.limits.deadline
         steps = max(1, int(deadline / self._pace)) if self._pace else BACKLOG_MESSAGES
-        since_when = self._live_since if skips else -math.inf
+        since_when = self._backlog.live_since if skips else -math.inf
         effects = self._step(Evaluate(now, latest_only=skips, steps=steps, live_since=since_when))
         self.evaluated = read_clock()
         seconds = self.evaluated.ticks - before.ticks
@@ -350,7 +273,7 @@ class Worker:
         self._pressure.record_batch(
             self.evaluated.ticks,
             read_work(),
-            live=self._live,
+            live=self._backlog.live,
             answered=answered if fully else None,
             left=self._waiting.steps > 0,
         )

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from monitor.model import MDP
-from monitor.sidecar import worker as worker_module
+from monitor.sidecar import backlog as backlog_module
+from monitor.sidecar.backlog import RECONNECT_GRACE
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.overload import OverloadDetector, Rate
-from monitor.sidecar.worker import RECONNECT_GRACE
 from monitor.stream import decode
 from monitor.types import Alert, Blind, Instant, Judged, Skipped
 from tests.sidecar.by_hand import WALL, ByHand, Time, by_hand, stopped_time
@@ -158,7 +158,7 @@ def test_the_own_backlog_of_agents_without_times_is_answered_step_for_step(playe
 def test_an_agent_without_times_that_stays_too_fast_is_an_overload(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "BACKLOG_SECONDS", 3.0)
+    monkeypatch.setattr(backlog_module, "BACKLOG_SECONDS", 3.0)
     played.live(1.0, 10.0, 1, timed=False)
     played.live(12.0, 1_000.0, 1, timed=False)
     assert set(played.skipped) == {"live-0"}

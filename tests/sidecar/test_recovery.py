@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from monitor.model import MDP
+from monitor.sidecar.backlog import RECONNECT_GRACE
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.service import Service
 from monitor.sidecar.store.alarm_history import AlarmFilter
 from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.store.store import Store
-from monitor.sidecar.worker import RECONNECT_GRACE
 from monitor.types import Instant
 from tests.hidden import robot
 from tests.sidecar.by_hand import by_hand, stopped_time

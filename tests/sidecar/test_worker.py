@@ -13,6 +13,7 @@ import pytest
 
 from monitor.model import MDP
 from monitor.sidecar import worker as worker_module
+from monitor.sidecar.backlog import RECONNECT_GRACE
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Evaluate, Event
@@ -50,21 +51,21 @@ def ticks_while(there: ByHand, loop: Time, *, up: bool, seconds: float) -> float
 
 def test_time_stands_still_while_the_broker_is_away_and_a_little_longer(there: ByHand, loop: Time) -> None:
     assert ticks_while(there, loop, up=False, seconds=3600.0) == 0.0
-    assert ticks_while(there, loop, up=True, seconds=worker_module.RECONNECT_GRACE + 10.0) == pytest.approx(10.0)
+    assert ticks_while(there, loop, up=True, seconds=RECONNECT_GRACE + 10.0) == pytest.approx(10.0)
     assert ticks_while(there, loop, up=False, seconds=5.0) == 0.0
-    assert ticks_while(there, loop, up=True, seconds=worker_module.RECONNECT_GRACE / 2) == 0.0
+    assert ticks_while(there, loop, up=True, seconds=RECONNECT_GRACE / 2) == 0.0
 
 
 def test_a_broker_that_comes_and_goes_does_not_stop_time_for_ever(there: ByHand, loop: Time) -> None:
     went = 0.0
     for _ in range(40):
         assert ticks_while(there, loop, up=False, seconds=0.5) == 0.0
-        went += ticks_while(there, loop, up=True, seconds=worker_module.RECONNECT_GRACE / 2)
-    reached = 40 * worker_module.RECONNECT_GRACE / 2
+        went += ticks_while(there, loop, up=True, seconds=RECONNECT_GRACE / 2)
+    reached = 40 * RECONNECT_GRACE / 2
     assert went == pytest.approx(reached - worker_module.MAX_TOTAL_GRACE)
-    loop.advance(worker_module.RECONNECT_GRACE)  # it lasts: from now on it is spared again
+    loop.advance(RECONNECT_GRACE)  # it lasts: from now on it is spared again
     assert ticks_while(there, loop, up=False, seconds=0.5) == 0.0
-    assert ticks_while(there, loop, up=True, seconds=worker_module.RECONNECT_GRACE / 2) == 0.0
+    assert ticks_while(there, loop, up=True, seconds=RECONNECT_GRACE / 2) == 0.0
 
 
 def test_a_recording_that_cannot_be_finished_stops_nothing(there: ByHand, caplog: pytest.LogCaptureFixture) -> None:
