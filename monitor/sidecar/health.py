@@ -12,7 +12,7 @@ from monitor._version import __version__
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import BrokerLink
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.webhooks.webhooks import Webhooks

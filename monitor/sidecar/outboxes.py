@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.webhooks.webhooks import Webhooks
 
 

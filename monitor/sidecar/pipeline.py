@@ -19,9 +19,9 @@ from monitor.alarm.message import Identity, Named, json_bytes, named_policies, r
 from monitor.errors import EvidenceError, InputError
 from monitor.runtime.agent_monitor import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Saved, Waiting
+from monitor.sidecar.alert_publisher import AlertPublisher, Published
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published
 from monitor.stream import agent_of, seal, unseal
 from monitor.types.alerts import Alert
 from monitor.types.notices import Blind, Forgotten, Judged, Notice, Received, Refreshed, TakenOver

@@ -31,7 +31,7 @@ from monitor.sidecar.log import set_up_logging
 from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import BrokerLink
-from monitor.sidecar.mqtt.outbox import Numbers, Outbox
+from monitor.sidecar.outbox import Numbers, Outbox
 from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.recording import Header
 from monitor.sidecar.recordings import new_recorder

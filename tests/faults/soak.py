@@ -34,7 +34,7 @@ from monitor.sidecar.mqtt.inbox import (
     Inbox,
     Receipt,
 )
-from monitor.sidecar.mqtt.outbox import Numbers, Outbox
+from monitor.sidecar.outbox import Numbers, Outbox
 from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.recovery import setting_of
 from monitor.sidecar.sinks.sinks import Sinks

@@ -14,7 +14,7 @@ from monitor.sidecar.mqtt.connection import Connection
 from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox
 from monitor.sidecar.mqtt.link import BrokerLink
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from tests.leaks import alone
 from tests.servers import PATIENCE
 

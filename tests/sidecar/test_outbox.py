@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pipeline import Publication
 from tests.servers import PATIENCE
 

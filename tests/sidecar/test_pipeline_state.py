@@ -19,7 +19,7 @@ from monitor.model import MDP, load_model, model_sha256
 from monitor.policy import PolicyTable, as_table
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Snapshot, Topics
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, Judged, Sampling, StreamSettings, TakenOver
 from tests.sidecar.chaos import DEEDS, Life

@@ -14,7 +14,7 @@ from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import BrokerLink
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.tasks import in_thread
 from tests.servers import PATIENCE

@@ -27,7 +27,7 @@ import trustme
 
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.mqtt.outbox import Numbers
+from monitor.sidecar.outbox import Numbers
 from monitor.sidecar.webhooks import post as post_module
 from monitor.sidecar.webhooks import sender as sender_module
 from monitor.sidecar.webhooks.sender import Sender

@@ -19,7 +19,7 @@ from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import Config, check_secrets, load_config
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.mqtt.outbox import Numbers, Outbox
+from monitor.sidecar.outbox import Numbers, Outbox
 from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from tests.servers import PATIENCE, Mosquitto, end, sidecar, wait_until

@@ -15,7 +15,7 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.mqtt.connection import Connection
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Receipt
 from monitor.sidecar.mqtt.keepalive import KeepAlive
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.webhooks.sender import Sender

@@ -25,7 +25,7 @@ from monitor.sidecar.mqtt.codec import MAX_ID
 from monitor.sidecar.mqtt.connection import Connection
 from monitor.sidecar.mqtt.dial import BrokerError, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox, Receipt
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.pipeline import OFFLINE
 from monitor.sidecar.tasks import end_tasks, unless
 

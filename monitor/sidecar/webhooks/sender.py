@@ -25,7 +25,7 @@ from monitor.sidecar.clock import read_clock
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.log import RateLimitedLog
-from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.outbox import Outbox
 from monitor.sidecar.tasks import end_tasks
 from monitor.sidecar.webhooks.backoff import parse_retry_after, pause_after
 from monitor.sidecar.webhooks.cloud_event import PostedAlert

@@ -9,7 +9,7 @@ from typing import Final
 
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.mqtt.outbox import Numbers, Outbox
+from monitor.sidecar.outbox import Numbers, Outbox
 from monitor.sidecar.webhooks.cloud_event import PostedAlert, read_alert, write_event
 from monitor.sidecar.webhooks.sender import PostResult, Sender
 
