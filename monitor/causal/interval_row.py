@@ -38,8 +38,8 @@ def extreme_given(
         largest: whether to maximise.
         memory: working memory for K entries.
 
-    The method is greedy, in the order of the values: p* x_k takes up to l_k freely. Above that, up to u_k - l_k more is
-    taken from a common budget of 1 - sum l.
+    The method is greedy: it distributes the mass p* from the best value to the worst. Entry k takes up to l_k at no
+    cost, and up to u_k - l_k more from a budget of 1 - sum l that all entries share.
     """
     keys, order = memory.keys, memory.order
     if observed >= 1.0:

@@ -1,4 +1,4 @@
-"""Timing diagrams: a path formula drawn over a sequence of labels, for people who learn or teach the language."""
+"""Timing diagrams for people who learn or teach the language: at which states of a path does a path formula hold?"""
 
 from __future__ import annotations
 
