@@ -22,8 +22,8 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of such a tuple. `bins`: a
     tuple with one number or text for each dimension. Bin i of a dimension contains edges[i] <= x < edges[i + 1], and
     the last bin also its upper edge; the i-th text of a dimension in `model.bin_names` is in bin i. The state is the
-    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is the state of the nearest of `model.centres`,
-    however far away.
+    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
+    `model.centres`, however far away.
 
     Raises:
         InputError: `unknown_state`, if `raw` denotes no state of the model or is of another kind; `out_of_range`, if a

@@ -234,7 +234,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Hea
 
 
 def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> None:
-    """Refuse an array that is larger than the others allow. If it is too small, it needs little memory and fails later."""
+    """Refuse an array that is larger than the others allow. A smaller one needs little memory, and is refused later."""
     checked_size(states, actions)
     names, labels = headers.get("label_names"), headers.get("labels")
     most = {
