@@ -111,7 +111,7 @@ class RecordingError(MonitorError):
 
 
 class LimitError(MonitorError):
-    """A formula that is too large for an exact answer. The message says what is too large, its size, and the limit."""
+    """A formula, model or path that is too large. The message says what is too large, its size, and the limit."""
 
 
 class Mistakes:

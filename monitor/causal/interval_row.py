@@ -1,4 +1,4 @@
-"""Rows that are known only up to a confidence set: extreme means, with and without an observed transition.
+"""Extreme means over rows that are known only up to a confidence set, given an observed transition.
 
 Row p led to the outcome i. Only bounds of each entry of p and of the target row q are known. Nothing is known about the
 causal mechanism that couples the two rows. The possible conditional rows are exactly (docs/semantics.md, section 13.3)
@@ -14,7 +14,7 @@ from monitor.arrays import Floats
 from monitor.causal.row import RowMemory, greedy, sort_pairs
 
 TINY = 1e-200
-"""Smaller values of p* are replaced by this value, because x then no longer depends on p*."""
+"""Smaller values of p* are replaced by this value, because the rows x then no longer depend on p*."""
 
 
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:

@@ -173,7 +173,7 @@ def reweigh_within(
         for k in range(len(q)):
             result[k] = q[k]
         return False  # disjoint supports: the observation says nothing here (locality)
-    limit = p_outcome / q[at] if at >= 0 else INFINITY  # infinite also where q_i is too small for a ratio
+    limit = p_outcome / q[at] if at >= 0 else INFINITY  # also infinite if q_i is so small that the ratio overflows
     few, count, likelier = count <= FEW, 0, count
     for n in range(likelier):
         k, m = shared[n], count
@@ -186,7 +186,7 @@ def reweigh_within(
             count += 1
     if not few:
         sort_pairs(breaks, shared, count)
-    # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
+    # Between two breakpoints, D(u) = (sum of the p_k with u q_k < p_k) + u * (sum of the q_k of all other k).
     kept, high, whole = max(mass, 1.0), 1.0, 0.0
     for n in range(-1 if overtaken > 0.0 else 0, count):
         begin = 0.0
@@ -203,7 +203,7 @@ def reweigh_within(
         else:
             whole = integral
     for n in range(count - 2, -1, -1):
-        breaks[n] += breaks[n + 1]  # now the integral from this break on
+        breaks[n] += breaks[n + 1]  # now the integral from this breakpoint on
     whole += breaks[0] if count else 0.0
     for k in range(len(q)):
         result[k] = 0.0 if p[k] > 0.0 else q[k] * whole
@@ -268,7 +268,7 @@ def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool, keys: Fl
         rest -= lower[k]
         total += lower[k] * values[k]
     used, worst, last = 0, -INFINITY, -1
-    while rest > 0.0 and used < min(len(lower), FEW):  # selection: usually few entries take all that is left
+    while rest > 0.0 and used < min(len(lower), FEW):  # find the best one each time: usually few are needed
         best, found = used, INFINITY
         for k in range(len(lower)):
             value = sign * values[k]

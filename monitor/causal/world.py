@@ -82,10 +82,10 @@ class CounterfactualWorld:
         assert a is not None
         before, now = self.nominal.model_at(offset), self.law.model_at(offset)
         ended = self.law.ended(offset)  # the same for both laws
-        key = (before, now, ended, s, a, s_next, state, action)  # models compare by identity, and stay alive
+        key = (before, now, ended, s, a, s_next, state, action)  # models compare by identity; the key keeps them alive
         if key not in self.cache:
             if len(self.cache) >= MAX_ROWS:
-                self.cache.clear()  # rare, and simpler than keeping an order
+                self.cache.clear()  # this is rare, and simpler than an order of last use
             row = self.law.row(offset, state, action)
             self.cache[key] = row[0], counterfactual_row(self.nominal.row(offset, s, a), s_next, row)
         return self.cache[key]

@@ -46,7 +46,7 @@ class Automaton(Protocol):
         ...
 
     def horizon(self, obligation: int) -> int:
-        """Return the largest number of steps after which the obligation is decided; 0 for the final obligations."""
+        """Return the number of steps after which the obligation is decided at the latest; 0 if it is final."""
         ...
 
     def rewards(self, obligation: int) -> bool:
@@ -143,7 +143,7 @@ class PathAutomaton:
         return self._steps[key]
 
     def horizon(self, obligation: int) -> int:
-        """Return the largest number of steps after which the obligation is decided."""
+        """Return the number of steps after which the obligation is decided at the latest."""
         return self._horizons[obligation]
 
     def rewards(self, obligation: int) -> bool:
@@ -232,7 +232,7 @@ class PathAutomaton:
             case _Timed(until, low, high, left, right):
                 held = self._progress_node(left, labels)
                 met = self._progress_node(right, labels)
-                # until: met now, or held and pending; release: met now, and (held or pending).
+                # until: `right` now, or (`left` now and the rest); release: `right` now, and (`left` now or the rest).
                 join, meet, nothing = (_either, _both, _NEVER) if until else (_both, _either, _ALWAYS)
                 if high == 0:
                     return met
@@ -271,7 +271,7 @@ def _horizon(node: _Node) -> int:
 
 
 def _unread(node: _Node) -> _Sum:
-    """Return the obligation to satisfy `node`, before the first step."""
+    """Return the obligation to satisfy `node`, before any label set was read."""
     match node:
         case bool():
             return _ALWAYS if node else _NEVER

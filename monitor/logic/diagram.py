@@ -1,4 +1,4 @@
-"""Timing diagrams for people who learn or teach the language: at which states of a path does a path formula hold?"""
+"""Timing diagrams, which show where on a path a path formula holds, for people who learn or teach the language."""
 
 from __future__ import annotations
 

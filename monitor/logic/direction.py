@@ -36,7 +36,7 @@ class _Wish(NamedTuple):
 
 
 def reversed_goals(formulas: Iterable[FormulaUse]) -> list[tuple[str, str]]:
-    """Return (name, note) of each formula that looks reversed. The note says what it means, and how to reverse it.
+    """Return (name, note) for each formula that looks reversed. The note says what the formula means, and its opposite.
 
     >>> from monitor.logic.parser import parse
     >>> [(_, note)] = reversed_goals([FormulaUse("w", parse('regret(slow@2, P<=0.8 [ G<=9 !"hit" ])'), "fails")])

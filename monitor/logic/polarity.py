@@ -21,7 +21,7 @@ def negative(name: str) -> str:
 
 
 def split_measure(measure: Probability | Reward) -> Probability | Reward:
-    """Return a measure with its path formula split; a reward has no labels. Raises LimitError as `split_labels`."""
+    """Return a measure with a split path formula; a reward has no labels. Raises LimitError as `split_labels` does."""
     return Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
 
 

@@ -193,6 +193,6 @@ def iff(left: Formula, right: Formula) -> Formula:
 
 
 def handover(change: InterventionRef, goal: Goal, steps: int, at: int = 0) -> Goal:
-    """`handover(change, goal, steps)`: the probability that within `steps` steps `change` no longer meets `goal`."""
+    """`handover(change, goal, steps)`: the probability that `change` misses `goal` from some step 0..`steps`."""
     in_time = Goal(WorldRef(change), goal.measure, goal.test)
     return Goal(WorldRef(), Probability(eventually(0, steps, Not(in_time), at)))

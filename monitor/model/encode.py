@@ -1,4 +1,4 @@
-"""Encode an agent's states and actions as indices of the model. What denotes no index raises InputError."""
+"""Encode an agent's states and actions as indices of the model. A value that denotes no index raises InputError."""
 
 from __future__ import annotations
 

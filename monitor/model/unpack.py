@@ -1,8 +1,8 @@
 """Read the arrays of a `.npz` archive safely: all headers are checked before memory for the arrays is allocated.
 
 A few megabytes can unpack to gigabytes, and NumPy's own reader evaluates headers as Python text. So all headers are
-read before any array. They are checked for the kinds of the arrays, for matching shapes, and for the most memory that a
-model of these shapes takes while it is built.
+read before any array. The arrays must have permitted types and matching shapes, and a model of these shapes must not
+take too much memory while it is built.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ParticleDynamics(Protocol):
         ...
 
     def beyond(self, given: Given) -> Given:
-        """Return the information about the noise of the step after a step with an unknown outcome."""
+        """Return the information about the noise of the next step, from that about a step with an unknown outcome."""
         ...
 
     def inputs(self, keys: Keys, given: Given) -> tuple[float, ...] | Floats:
@@ -171,7 +171,7 @@ class WorldDynamics:
         return _Known(pair.inputs, self.world.abduce(pair, successor))
 
     def beyond(self, given: _Known) -> _Known:
-        """Return the forecast inputs or, if the world resamples inputs, the last known inputs and one step more."""
+        """Return the forecast inputs or, if the world resamples inputs, the known inputs with `ahead` larger by 1."""
         if self.world.recorded_steps:
             return _Known(given.inputs, ahead=given.ahead + 1)
         return _Known(self.world.forecast(given.inputs))

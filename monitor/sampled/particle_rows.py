@@ -75,7 +75,7 @@ class ModelRows:
 
 
 class VectorRows:
-    """Rows of a model that is called for many states at once. A row that is wrong raises ModelError, with its pair."""
+    """Rows of a model that is called for many states at once. A wrong row raises ModelError, which names the pair."""
 
     def __init__(self, simulator: VectorSimulator) -> None:
         self.simulator, self.labels = simulator, simulator.labels

@@ -16,7 +16,7 @@ import numpy as np
 PRIOR: Final = 32.0
 """c: weight of the model's probabilities against the counts of a row, in steps."""
 MEMORY: Final = 256
-"""Steps of a row after which its counts are halved."""
+"""Number of steps from a row after which the row's counts are halved."""
 MAX_TRANSITIONS: Final = 16_384
 """Largest number of transitions counted, because a snapshot has all counts. With one more, all counts are cleared."""
 DENSE: Final = 2048

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import Final
 
 LEVEL: Final = 0.05
-"""False discovery rate of the rows and of the agents that are named."""
+"""False discovery rate of the rows, and of the agents, that are reported as wrong."""
 KEPT: Final = 0.9
 """Exponent of e in `adjusted`."""
 

@@ -1,4 +1,4 @@
-"""Test of a model for whose rows only bounds are known, such as a model learned from data.
+"""Test of a model if only bounds of its rows are known, for example because it was learned from data.
 
 The hypothesis is that each row is some distribution within its bounds, the same at every step. The bets are those of
 `monitor.statistics.model_betting`, at the odds of `monitor.statistics.interval_odds`. At these odds, no row within the

@@ -49,7 +49,7 @@ class Bounds(NamedTuple):
 
 
 class IntervalOdds(Odds):
-    """Odds of a model for some of whose rows only bounds are known.
+    """Odds of a model, if only bounds are known for some of its rows.
 
     Args:
         starts, successors: as for `ModelTest`.

@@ -29,7 +29,7 @@ from monitor.statistics.e_bh import LEVEL, discoveries
 from monitor.statistics.late_bets import idle_after, part_of
 
 ROW_MEMORY: Final = 1024
-"""Visits of a row after which its counts are halved."""
+"""Number of visits of a row after which the row's counts are halved."""
 MOST_ROWS: Final = 4096
 """Largest number of rows tested, because a snapshot contains all their tests. The rows visited first are tested."""
 MISSING: Final = 100.0

@@ -16,7 +16,7 @@ given policy. Rules:
   observed action has a certain outcome, while an action with the same row may have another outcome under other causal
   models.
 - For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). The least or the
-  greatest mean within the bounds is used, whether decisions maximise or minimise.
+  greatest mean within the bounds is used; this does not depend on whether decisions maximise or minimise.
 """
 
 from __future__ import annotations

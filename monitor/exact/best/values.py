@@ -124,7 +124,7 @@ class BestValues:
     """Values of the best decisions for one measure, which they maximise or minimise.
 
     Args:
-        options: the rows of the model, as decisions choose between them.
+        options: the rows of the model, between which decisions choose.
         transitions: the cache of counterfactual rows, shared by all measures.
         nominal: the deployed policy.
         layouts: the obligations of the measure.

@@ -38,10 +38,11 @@ class Workspace:
     `state_stamp`, `state_node` [S]: the node of a state in the current column, valid if the stamp equals the current
     stamp. `observed_stamp` [S] (empty unless `share_prior_rows`, see `Dynamics`): marks the successors of the observed
     pair in the same way. `edge_lists` [columns, 3]: stamp, first and last edge into a column. `edges` [n, 5]: source
-    node, row, first and last (exclusive) start, next edge into the same column. `column` to `accumulated`: the next
-    weights, with nodes in the order in which they were found. `by_state`: the order of these nodes by state; `keys`:
-    keys for sorting them. `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow,
-    because old stamps must not become valid again. `missing` [2]: see `codes.py`.
+    node, row, first and last (exclusive) start, next edge into the same column. `column`, `first_node`, `states`,
+    `start_range`, `weights`, `accumulated`: the next forward weights, as in `ForwardBuffers`, but with nodes in the
+    order in which they were found. `by_state`: the order of these nodes by state; `keys`: keys for sorting them.
+    `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow, because old stamps must
+    not become valid again. `missing` [2]: see `codes.py`.
     """
 
     def __init__(self, states: int, *, share_prior_rows: bool = False) -> None:

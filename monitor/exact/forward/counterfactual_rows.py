@@ -85,7 +85,7 @@ def phase_end(dynamics: Dynamics, phase: int) -> int:
 def find_observed(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int, s_next: int) -> int:
     """Return the index of an observed transition under a phase; a new transition gets a new index.
 
-    Return FULL if there is no space. Indices below the number of phases are the phases without an observation.
+    Return FULL if there is no space. An index below the number of phases stands for this phase without an observation.
     """
     states, actions, phases = dynamics.rewards.shape[0], dynamics.rewards.shape[1], len(dynamics.phase_begin)
     key = ((s * actions + a) * states + s_next) * phases + phase
