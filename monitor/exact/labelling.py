@@ -1,7 +1,7 @@
-"""The labelling function says which atoms of a path formula hold in each state (Baier & Katoen 2008, ch. 10).
+"""The labelling function says which atoms of a path formula hold in each state.
 
 Atoms are labels of the model and nested quantities. A *label set* is the set of atoms that hold, as a bit mask: bit n
-is atom n of the automaton.
+is atom n of the automaton. Source: Baier & Katoen 2008, chapter 10.
 """
 
 from __future__ import annotations

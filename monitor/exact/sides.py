@@ -1,4 +1,4 @@
-"""Two variants of a model. What is unknown is as bad as possible in one, and as good as possible in the other."""
+"""Two variants of a model, in which everything unknown is as bad as possible, or as good as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of a recording. Equal windows of pairs have equal values, so each distinct window is evaluated once.
+"""Find equal windows of pairs in a recording. They have equal values, so each distinct window is evaluated once.
 
 A value at an offset up to t depends only on the newest t + 1 pairs, so a window has t + 1 pairs. All of these must be
 observed, because the forward weights depend on them. Pairs that are in no evaluated window are skipped.

@@ -1,4 +1,4 @@
-"""Centres of clusters. The `nearest` state encoder encodes a row of numbers as the state of its nearest centre."""
+"""Centres of clusters, for the `nearest` state encoder, which encodes numbers as the state of the nearest centre."""
 
 from __future__ import annotations
 

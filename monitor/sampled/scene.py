@@ -1,4 +1,4 @@
-"""A scene is a model (enumerated or simulated) with its policies. It makes worlds from which particles are sampled."""
+"""A scene makes worlds from which particles are sampled, from an enumerated or simulated model and its policies."""
 
 from __future__ import annotations
 

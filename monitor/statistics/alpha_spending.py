@@ -1,4 +1,4 @@
-"""Alpha spending: tests at every message of an endless stream, with one false-alarm rate for the whole stream.
+"""Alpha spending allows tests at every message of an endless stream, with one false-alarm rate for the whole stream.
 
 A test repeated at every message raises an unlimited number of false alarms. At alpha = 0.05, it raises about 500 in
 10,000 messages. Here, test n of a stream rejects a true formula with probability at most

@@ -1,4 +1,4 @@
-"""Arrays of the loops. They are allocated here, and grown when a loop reports that an array is full. Compiled.
+"""Arrays of the compiled loops, which are allocated here, and grown when a loop reports that one is full. Compiled.
 
 A `Workspace` is working memory, shared by all queries on a model; its contents are not kept between two calls. A
 `ForwardBuffers` has one agent's forward weights; its contents are kept when it grows.
