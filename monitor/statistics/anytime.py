@@ -5,9 +5,9 @@ capital, Theorem 3, with the predictable plug-in bets of their Section 4.2.
 
 To test that the mean of samples x in [0, 1] is at most m, bet against this hypothesis. The wealth is 1 at the start.
 Each sample multiplies the wealth by 1 + bet (x - m), where the bet is chosen before the sample is seen. If the mean is
-at most m, the wealth is a nonnegative supermartingale. By Ville's inequality, the probability that it ever reaches
-1/alpha is then at most alpha. `up` bets that the mean is larger than m, and `down` bets that it is smaller. Bets are
-truncated to c/m (or c/(1 - m)), c = 1/2, so that wealth stays positive.
+at most m, the wealth is a nonnegative supermartingale. By Ville's inequality, the probability that it reaches 1/alpha
+at any time is then at most alpha. `up` bets that the mean is larger than m, and `down` bets that it is smaller. Bets
+are truncated to c/m (or c/(1 - m)), c = 1/2, so that wealth stays positive.
 
 With these bets, the wealth of `up` decreases in m and the wealth of `down` increases in m. So the means that neither
 bet rejects form an interval. Its ends are found by bisection over a set of points. If an end lies between two points,

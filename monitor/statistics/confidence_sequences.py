@@ -5,8 +5,8 @@ for c successes in n draws,
 
     M_n = B(c + 1/2, n - c + 1/2) / (B(1/2, 1/2) p^c (1 - p)^(n - c))
 
-is a martingale that starts at 1. By Ville's inequality, the probability that it ever reaches 1 / alpha is at most
-alpha. The interval contains the p for which M_n is below this limit.
+is a martingale that starts at 1. By Ville's inequality, the probability that it reaches 1 / alpha at any time is at
+most alpha. The interval contains the p for which M_n is below this limit.
 """
 
 from __future__ import annotations
