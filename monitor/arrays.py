@@ -1,4 +1,4 @@
-"""Types of arrays, named by their elements; a docstring gives the shape where a value has one."""
+"""Types of arrays, named by their elements. The shape of an array is in the docstring of the code that uses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = TypeVar("Array", bound=AnyArray)
 
 
 def longer(array: Array, length: int) -> Array:
-    """Return a copy of an array, or of a compiled object's view of one, with `length` rows; those added are 0.
+    """Return a copy of an array, or of a compiled object's view of one, with `length` rows; added rows are 0.
 
     >>> longer(np.array([[1, 2]]), 2).tolist()
     [[1, 2], [0, 0]]
@@ -35,7 +35,9 @@ def longer(array: Array, length: int) -> Array:
 
 
 def single_if_exact(values: Floats) -> Reals:
-    """Return the numbers as 32-bit floats if these hold every one, else as they are; little-endian and contiguous.
+    """Return numbers as 32-bit floats if these represent all of them exactly, else as 64-bit floats.
+
+    The result is little-endian and contiguous.
 
     >>> single_if_exact(np.array([0.5, 3.0])).dtype, single_if_exact(np.array([530_000_001.0])).dtype
     (dtype('float32'), dtype('float64'))

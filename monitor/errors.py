@@ -31,7 +31,7 @@ __all__ = [
 
 
 def to_install(extra: str) -> str:
-    """Return the command that installs an extra; the package is on no index, so it runs in a clone."""
+    """Return the command that installs an extra; it runs in a clone, because no package index has the package."""
     return f"pip install '.[{extra}]' in a clone"
 
 
@@ -62,7 +62,7 @@ class InputError(MonitorError):
 
 
 class FormulaError(MonitorError):
-    """A formula that cannot be parsed or does not fit the model. Shows line, column and a caret.
+    """A formula that cannot be parsed or does not fit the model. The message shows line, column and a caret.
 
     `line` and `column` count from 1; `text` is the whole formula.
     """
@@ -83,11 +83,11 @@ class FormulaError(MonitorError):
 
 
 class ModelError(MonitorError):
-    """A malformed model; names the row."""
+    """A malformed model. If one row is wrong, the message names it."""
 
 
 class ModelWarning(UserWarning):
-    """A model that was read although its source does not follow it."""
+    """A model differs from the source it was read from, or from the file it was written to."""
 
 
 class PolicyError(MonitorError):
@@ -107,11 +107,11 @@ class EvidenceError(MonitorError):
 
 
 class RecordingError(MonitorError):
-    """A recording that is unreadable, cut off or damaged; says at which event and byte."""
+    """A recording that is unreadable, cut off or damaged. The message says at which event and byte."""
 
 
 class LimitError(MonitorError):
-    """A formula that is too large to answer exactly; says what, how large, and which limit."""
+    """A formula, model or path that is too large. The message says what is too large, its size, and the limit."""
 
 
 class Mistakes:

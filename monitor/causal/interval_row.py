@@ -1,4 +1,4 @@
-"""Rows that are known only up to a confidence set: extreme means, with and without an observed transition.
+"""Extreme means over rows that are known only up to a confidence set, given an observed transition.
 
 Row p led to the outcome i. Only bounds of each entry of p and of the target row q are known. Nothing is known about the
 causal mechanism that couples the two rows. The possible conditional rows are exactly (docs/semantics.md, section 13.3)
@@ -14,7 +14,7 @@ from monitor.arrays import Floats
 from monitor.causal.row import RowMemory, greedy, sort_pairs
 
 TINY = 1e-200
-"""Smaller values of p* are replaced by this value, because x then no longer depends on p*."""
+"""Smaller values of p* are replaced by this value, because the rows x then no longer depend on p*."""
 
 
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:
@@ -38,8 +38,8 @@ def extreme_given(
         largest: whether to maximise.
         memory: working memory for K entries.
 
-    The method is greedy, in the order of the values: p* x_k takes up to l_k freely. Above that, up to u_k - l_k more is
-    taken from a common budget of 1 - sum l.
+    The method is greedy: it distributes the mass p* from the best value to the worst. Entry k takes up to l_k at no
+    cost, and up to u_k - l_k more from a budget of 1 - sum l that all entries share.
     """
     keys, order = memory.keys, memory.order
     if observed >= 1.0:

@@ -1,4 +1,4 @@
-"""A law: the policies and the transition rows in force at each offset, without observations.
+"""A law gives the policy and the transition rows in force at each offset, before any observation is used.
 
 Interventions turn one law into another (Kazemi & Paoletti, Section 3.2; docs/semantics.md, section 2.2, adds takeovers
 and changed dynamics). Laws do not depend on an observed path; `monitor.causal.world` combines the two.
@@ -18,9 +18,10 @@ from monitor.policy import PolicyTable
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change of the policy (`table`, for `steps` offsets, or for all if None), or of the dynamics, or no change.
+    """A change of the policy or of the dynamics, or no change.
 
-    `dynamics` replaces a law's rows along the observed path, `future` the rows after it. Give both or neither.
+    `table`: the new policy, for `steps` offsets (None: for all offsets). `dynamics` replaces a law's rows along the
+    observed path, and `future` replaces the rows after this path; give both or neither.
     """
 
     table: PolicyTable | None = None
@@ -34,10 +35,10 @@ class Law:
     """Policies in phases, over one model.
 
     `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None). `dynamics`:
-    the rows before offset `until`; `future`: the rows from `until` on. They differ only if an episode has terminated in
-    the state `end`, which is absorbing from then on. The rows of `future` may not show this, because a large model is
-    not copied: read them through `row` and `expected_rewards`. `nominal_from`: the offset from which the nominal law is
-    in force again (0: always in force, None: never again).
+    the rows before offset `until`; `future`: the rows from `until` on. The two differ only if an episode has terminated
+    in the state `end`, which is absorbing from then on. A large model is not copied, so in `future` this state may
+    still have its original rows; use `row` and `expected_rewards`, which correct this. `nominal_from`: the offset from
+    which the nominal law is in force again (0: always in force, None: never again).
     """
 
     phases: tuple[tuple[int | None, PolicyTable], ...]
@@ -110,9 +111,9 @@ class Law:
         return max([self.until, *(end for end, _ in self.phases if end is not None)])
 
     def after(self, offset: int) -> Law:
-        """Return the law from a later offset on, as the nominal law of goals nested there.
+        """Return the part of the law from a later offset on, which becomes offset 0.
 
-        This offset becomes offset 0.
+        This part is the nominal law of the goals that are nested at that offset.
         """
         phases = tuple(
             (None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset

@@ -1,8 +1,8 @@
-"""The counterfactual row: the distribution of the successor under another row, given an observed transition's noise.
+"""The counterfactual row: where another row would have led with the noise of an observed transition.
 
 This is abduction and prediction of one step in closed form: the noise is integrated out, never represented. Suppose
-that row p led to i, and let D(u) = sum_j max(p_j, u q_j). Then row q leads to i and to k with the probabilities
-(docs/semantics.md, section 3.1)
+that row p led to i, and let D(u) = sum_j max(p_j, u q_j). Then row q leads to i and to another state k with the
+probabilities (docs/semantics.md, section 3.1)
 
     P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
@@ -11,7 +11,7 @@ In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state i
 clock with `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper
 samples this posterior (abduction) and takes the winner under q (prediction); both together give the formula.
 
-The formulas are compiled (`row.pxd` has their C types). The functions before them are their interface for plain arrays.
+The compiled functions are at the end (`row.pxd` has their C types). The functions before them take plain arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = tuple[Ints, Floats]
 """Successors, ascending, and their positive probabilities: two arrays [K]."""
 
 STABILITY_TOLERANCE = 1e-12
-"""Relative tolerance in the premise of counterfactual stability, so that rows equal up to rounding count as equal."""
+"""Relative tolerance in the premise of counterfactual stability: ratios that differ only by rounding are equal."""
 
 FEW = 24
 """Largest length for which insertion sort is fastest."""
@@ -39,7 +39,8 @@ INFINITY = float("inf")
 class RowMemory:
     """Working memory for rows of at most `len(keys)` successors; its contents are not kept between two calls.
 
-    `keys`, `order`: numbers to sort, and the indices that belong to them. `p`, `q`, `after`: rows and their posterior.
+    `keys`, `order`: numbers to sort, and the indices that belong to them. `p`, `q`: the observed and the target row.
+    `after`: the counterfactual row.
     """
 
     keys: Floats
@@ -75,10 +76,10 @@ def counterfactual_row(observed: Row, outcome: int, target: Row) -> Floats:
 
 
 def conditional_choices(observed: Floats, action: int, target: Floats) -> Floats:
-    """Return the counterfactual choice of a stochastic policy; `observed`, `target`: distributions [A] of actions.
+    """Return the distribution [A] of the action that `target` takes with the noise with which `observed` took `action`.
 
-    An action of probability 0 or 1 under `observed` says nothing about the noise, so the result is then `target`
-    (docs/semantics.md, section 7).
+    `observed`, `target`: distributions [A] of actions under two policies. An action of probability 0 or 1 under
+    `observed` says nothing about the noise, so the result is then `target` (docs/semantics.md, section 7).
     """
     result = np.empty(len(target))
     choose(observed, action, target, result, row_memory(len(target)))
@@ -90,10 +91,10 @@ def row_bounds(
 ) -> tuple[Floats, Floats]:
     """Return lower and upper bounds, each [K], of the counterfactual row over a class of causal models.
 
-    `any`: every mechanism with these two rows (Frechet bounds). `stable`: the mechanisms that keep the observed outcome
-    i unless another outcome became relatively more likely; the additional zeros then raise the other lower bounds. Do
-    not use this for the observed state, action and model themselves, because there the outcome is certain under every
-    causal model.
+    `any`: every mechanism with these two rows (Frechet bounds). `stable`: the mechanisms that change the outcome only
+    to one that became relatively more likely. The upper bounds of all others (but i) are then 0, which raises some
+    lower bounds. Do not use this function for the observed state, action and model: there the outcome is certain under
+    every causal model.
     """
     states, q = target
     p, lower, upper = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
@@ -105,7 +106,7 @@ def row_bounds(
 def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> float:
     """Return the largest (or smallest) mean of `values` over distributions x with lower <= x <= upper; arrays [K].
 
-    Greedy: every entry gets its lower bound, and the remaining probability is given to the best values first.
+    The method is greedy: every entry gets its lower bound, and the best values get the remaining probability first.
     """
     memory = row_memory(len(lower))
     return float(greedy(lower, upper, values, largest, memory.keys, memory.order))
@@ -115,7 +116,7 @@ def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> f
 
 
 def align(states: Ints, p: Floats, outcome: int, target: Ints, aligned: Floats) -> tuple[float, int]:
-    """Fill `aligned` [K] with p at `target`'s successors; return p of the outcome, and its index there or -1."""
+    """Write p at `target`'s successors to `aligned` [K]; return p of the outcome, and its index in `target` or -1."""
     index = -1
     p_outcome, here = 0.0, 0
     for n in range(len(states)):
@@ -149,17 +150,18 @@ def sort_pairs(keys: Floats, order: Ints, count: int) -> None:
 
 
 def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> None:
-    """Write the closed form to `result` [K]. `at`: index of the outcome in q, or -1 if q_i = 0."""
+    """Write the counterfactual row to `result` [K]. `at`: index of the outcome in q, or -1 if q_i = 0."""
     reweigh_within(p, q, p_outcome, at, result, np.empty(len(q), dtype=np.int64), np.empty(len(q)))
 
 
 def reweigh_within(
     p: Floats, q: Floats, p_outcome: float, at: int, result: Floats, shared: Ints, breaks: Floats
 ) -> bool:
-    """Compute `reweigh` with working memory `shared` and `breaks` [K]; return whether the observation changes the row.
+    """Do the same as `reweigh`, with working memory `shared` and `breaks` [K].
 
-    Successors that p cannot reach, usually most of them, all have the break 0, so each of them has the whole integral
-    as its factor. Only the other successors are divided and sorted.
+    Return False if p and q have no common successor; the result is then q. The integral for successor k begins at the
+    breakpoint p_k/q_k. Successors that p cannot reach, usually most of them, have the breakpoint 0 and the same
+    integral. Only the breakpoints of the other successors are computed and sorted.
     """
     count, mass, overtaken = 0, 0.0, 0.0
     for k in range(len(q)):
@@ -171,7 +173,7 @@ def reweigh_within(
         for k in range(len(q)):
             result[k] = q[k]
         return False  # disjoint supports: the observation says nothing here (locality)
-    limit = p_outcome / q[at] if at >= 0 else INFINITY  # infinite also where q_i is too small for a ratio
+    limit = p_outcome / q[at] if at >= 0 else INFINITY  # also infinite if q_i is so small that the ratio overflows
     few, count, likelier = count <= FEW, 0, count
     for n in range(likelier):
         k, m = shared[n], count
@@ -184,7 +186,7 @@ def reweigh_within(
             count += 1
     if not few:
         sort_pairs(breaks, shared, count)
-    # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
+    # Between two breakpoints, D(u) = (sum of the p_k with u q_k < p_k) + u * (sum of the q_k of all other k).
     kept, high, whole = max(mass, 1.0), 1.0, 0.0
     for n in range(-1 if overtaken > 0.0 else 0, count):
         begin = 0.0
@@ -194,14 +196,14 @@ def reweigh_within(
             overtaken += q[shared[n]]
         end = breaks[n + 1] if n + 1 < count else limit
         low, high = kept + overtaken * begin, kept + overtaken * end
-        # not by their product, which may overflow
+        # divide twice, because the product of the divisors may overflow
         integral = 1.0 / overtaken / low if end == INFINITY else (end - begin) / high / low
         if n >= 0:
             breaks[n] = integral
         else:
             whole = integral
     for n in range(count - 2, -1, -1):
-        breaks[n] += breaks[n + 1]  # now the integral from this break on
+        breaks[n] += breaks[n + 1]  # now the integral from this breakpoint on
     whole += breaks[0] if count else 0.0
     for k in range(len(q)):
         result[k] = 0.0 if p[k] > 0.0 else q[k] * whole
@@ -253,20 +255,20 @@ def bound(
     for k in range(len(q)):
         total += upper[k]
     for k in range(len(q)):
-        # The mass that the other entries cannot hold. For `any` this is (q_k - (1 - p_i)) / p_i, without its
-        # cancellation.
+        # The mass that the other entries cannot hold. For `any` this equals (q_k - (1 - p_i)) / p_i, but no digits
+        # cancel.
         lower[k] = min(max(1.0 - (total - upper[k]), 0.0), upper[k])
 
 
 def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool, keys: Floats, order: Ints) -> float:
-    """Return `extreme`; `values` may be longer than the row. `keys`, `order` [K]: working memory."""
+    """Return the same as `extreme`; `values` may be longer than the row. `keys`, `order` [K]: working memory."""
     sign = -1.0 if largest else 1.0
     rest, total = 1.0, 0.0
     for k in range(len(lower)):
         rest -= lower[k]
         total += lower[k] * values[k]
     used, worst, last = 0, -INFINITY, -1
-    while rest > 0.0 and used < min(len(lower), FEW):  # selection: usually few entries take all that is left
+    while rest > 0.0 and used < min(len(lower), FEW):  # find the best one each time: usually few are needed
         best, found = used, INFINITY
         for k in range(len(lower)):
             value = sign * values[k]

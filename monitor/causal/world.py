@@ -1,4 +1,4 @@
-"""The world after an intervention: a time-inhomogeneous Markov chain, conditioned on the observed path.
+"""The world after an intervention is a time-inhomogeneous Markov chain, conditioned on the observed path.
 
 Source: Kazemi & Paoletti, Section 3.2 (Definition of the counterfactual model). Here abduction has a closed form. The
 noise of different steps is independent, and a path uses each step's noise once, so each row is conditioned separately.
@@ -20,7 +20,7 @@ from monitor.model import MDP
 Bounds = tuple[Ints, Floats, Floats]
 RowCache = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
-"""Largest number of counterfactual rows cached between queries. Consecutive messages share nearly all of them."""
+"""Largest number of cached counterfactual rows. The queries of consecutive messages share nearly all rows."""
 
 Path = Sequence[tuple[int, int | None]]
 
@@ -46,7 +46,7 @@ class CounterfactualWorld:
     def at(
         cls, path: Path, position: int, nominal: Law, change: Intervention, cache: RowCache | None = None
     ) -> CounterfactualWorld:
-        """Return the world after `change` at `path[position]`; the offsets of `nominal` are counted from there."""
+        """Return the world after `change` at `path[position]`, which is offset 0 of `nominal`."""
         return cls(tuple(path[position:]), nominal, nominal.under(change), {} if cache is None else cache)
 
     @property
@@ -64,7 +64,7 @@ class CounterfactualWorld:
         if a is None:
             return table.choices(state)
         if unchanged and state == s:
-            return [(a, 1.0)]  # nominal is in force here: the observed action, whatever the policy says
+            return [(a, 1.0)]  # nominal is in force, so this is the observed action, whatever the policy says
         if table.actions is not None:
             return table.choices(state)
         before = self.nominal.table(offset).distribution(s, self.nominal.dynamics.actions)
@@ -82,10 +82,10 @@ class CounterfactualWorld:
         assert a is not None
         before, now = self.nominal.model_at(offset), self.law.model_at(offset)
         ended = self.law.ended(offset)  # the same for both laws
-        key = (before, now, ended, s, a, s_next, state, action)  # models compare by identity, and stay alive
+        key = (before, now, ended, s, a, s_next, state, action)  # models compare by identity; the key keeps them alive
         if key not in self.cache:
             if len(self.cache) >= MAX_ROWS:
-                self.cache.clear()  # rare, and simpler than keeping an order
+                self.cache.clear()  # this is rare, and simpler than an order of last use
             row = self.law.row(offset, state, action)
             self.cache[key] = row[0], counterfactual_row(self.nominal.row(offset, s, a), s_next, row)
         return self.cache[key]

@@ -27,7 +27,7 @@ from monitor.types.specs import CausalModel
 from monitor.types.verdicts import UNRECORDED, Avoidable, Changes, Recourse, Verdict
 
 MOST_CHANGES: Final = 3
-"""Largest number of changed decisions in a plan that is tried."""
+"""Largest number of changed decisions in the plans that are tried."""
 NESTED: Final = "decisions are not made for a goal with another one nested in it"
 SAMPLED: Final = "decisions are made by exact values, which samples do not have"
 LEARNED: Final = (
@@ -123,7 +123,7 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
         return Recourse(reason=UNRECORDED)
     avoidable = possible.pop()
     robust = all(_is_robust(each, missed, avoidable, causal_model) for each in values) if asked else None
-    worst, greatest = ends[0], ends[-1]  # the numbers reported must support the answer at both extremes
+    worst, greatest = ends[0], ends[-1]  # report the numbers with which the answer is true at both extremes
     best, _ = greatest if avoidable == "no" else worst
     _, optimal = worst if avoidable == "foresight" else greatest
     return Recourse(avoidable, robust, best, optimal, _changes(missed, every[0], evaluators.model), reason)

@@ -1,7 +1,7 @@
-"""Bellman backups under a law, without observations: the actions of the law, and means over rows of the model.
+"""Bellman backups under a law, without observations: the law's choice of actions, and means over rows of the model.
 
-Every function here adds up the entries of a row in the row's order. So all ways to compute a value agree to the bit.
-Compiled.
+Every function here adds up the entries of a row in the row's order. So all methods to compute a value give the same
+bits. Compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monitor.causal import Law
 
 @dataclass(frozen=True)
 class Layer:
-    """Pairs [n] with their weights: at most one action for each requested state.
+    """Pairs [n] of a state and an action, with their weights. Each requested state has at most one pair.
 
     `places`: the index of each pair's state among the requested states; None if every requested state has a pair, in
     the same order.

@@ -22,7 +22,7 @@ from monitor.types.specs import CausalModel
 from monitor.types.verdicts import Verdict
 
 SHORT = range(3)
-"""One element for each pair of `Checker.some_path`."""
+"""Has one element for each pair of `Checker.some_path`."""
 
 
 class Checker:
@@ -71,7 +71,7 @@ class Checker:
 
         `window`: the largest number of pairs of a path; None for as many as the formula looks back.
 
-        Raises LimitError if a table or bounds would be too large. So the error occurs at the start, not on the stream.
+        Raises LimitError if a table or bounds would be too large, so that this error occurs before the stream begins.
         """
         for goal, changes, offset in goals(formula):
             steps = offset if offset >= 0 else (window or -offset) - 1
@@ -82,7 +82,7 @@ class Checker:
         window = window or largest_offset(formula) + 1
         self.products(formula, window)
         rehearsal = IncrementalCheck(self._evaluators, formula, causal_model, "", max(window, len(SHORT)))
-        with suppress(LimitError):  # for nested quantities that look back, each verdict reports this error
+        with suppress(LimitError):  # if nested quantities look back, each verdict reports this error
             rehearsal.verdict(self.some_path())  # later verdicts share the tables and buffers
 
     def products(self, formula: Formula, window: int) -> int:

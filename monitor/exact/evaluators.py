@@ -66,9 +66,9 @@ from monitor.types.specs import BandSettings
 from monitor.types.stream_events import UNKNOWN_POLICY
 
 DELTA = BandSettings().delta
-"""Default probability that the confidence set of learned rows ever misses a row."""
+"""Default probability that the confidence set of learned rows misses a row at any time."""
 MAX_VALUE_TABLES = 256
-"""Largest number of cached value tables. A table is used as long as its formula is monitored."""
+"""Largest number of cached value tables. Each table is needed as long as its formula is monitored."""
 
 MAX_ENDED = 16
 """Largest number of cached models with an ended episode. A model is used again when an episode ends in the same
@@ -88,7 +88,7 @@ class Evaluators:
         delta: probability that the confidence set of the rows of learned models misses any row, at any time.
 
     `deployed`: a second name of the nominal policy, so that the nominal policy can be an intervention on a path on
-        which another policy acted.
+    which another policy acted.
 
     Raises ConfigError if no policy is called nominal, another model has other states, or `delta` is not in (0, 1).
     """
@@ -176,7 +176,7 @@ class Evaluators:
         return within(measure, self.best.value(change, measure, path))
 
     def decided_profile(self, change: InterventionRef, measure: Measure, path: Observed) -> list[float]:
-        """Return the Gumbel-Max value from each pair on, last pair first, with decisions made for the measure."""
+        """Return the Gumbel-Max values from each pair on (last pair first), with decisions made for the measure."""
         constant = self.constant(measure)
         if constant is not None:
             return [constant] * len(path.states)
@@ -184,7 +184,9 @@ class Evaluators:
         return [within(measure, value) for value in reversed(found.tolist())]
 
     def decided_products(self, change: InterventionRef, measure: Measure, pairs: int, *, each: bool) -> int:
-        """Return the number of multiplications for `decided` on a path of `pairs` pairs, or from `each` pair on.
+        """Return the number of multiplications on a path of `pairs` pairs for `decided`, or for `decided_profile`.
+
+        `each`: whether the values from each pair on are needed (`decided_profile`), not only from the first.
 
         Raises LimitError if there are too many multiplications, or if they need too much memory.
         """
@@ -258,7 +260,7 @@ class Evaluators:
 
     @cached_property
     def sides(self) -> tuple[Evaluators, Evaluators] | None:
-        """Evaluators of two models, with the lowest and the highest values that anything never recorded allows.
+        """Evaluators of the two variants of the model (`both_sides`) with the lowest and the highest possible values.
 
         None if no row leads to anything that was never recorded.
         """
@@ -281,13 +283,13 @@ class Evaluators:
 
     @cached_property
     def knows_labels(self) -> bool:
-        """True if only the state `elsewhere` has unknown labels, for which guaranteed bounds allow."""
+        """True if only the state `elsewhere` has unknown labels. Guaranteed bounds already take these into account."""
         models = self.model, *self.models.values()
         there = unknown_states(*models)
         return not any((states & ~there).any() for states in unknown_labels(*models).values())
 
     def learned_under(self, change: InterventionRef) -> bool:
-        """Return whether the world under a change has rows that were learned from data."""
+        """Return whether the world under an intervention has rows that were learned from data."""
         other = self.models[change.name] if change.kind == "model" else self.model
         return self.model.counts is not None or other.counts is not None
 
@@ -310,7 +312,7 @@ class Evaluators:
         key = (nominal, law, measure, *before)
         if key not in self._evaluators:
             value_table = self.value_table(law, measure)
-            # This comes first because nested goals need evaluators too, and these may evict others.
+            # This comes before `self._dynamics` is read: nested goals need evaluators too, and these may evict others.
             automaton = self._labelled_automaton(value_table, measure)
             chain_key = *before, not value_table.labelling.by_action
             if chain_key not in self._dynamics:
@@ -360,7 +362,7 @@ class Evaluators:
         return self._value_tables[key]
 
     def prepare(self, goal: Goal, change: InterventionRef) -> None:
-        """Compute the value tables of a goal under a change, and of the goal's extremes, unless the model is too large.
+        """Compute the value tables of a goal under an intervention, and of its extremes, unless they are too large.
 
         Raises LimitError if the table of a small model, or the table of the best decisions, would be too large.
         """
@@ -369,7 +371,7 @@ class Evaluators:
             return
         self._prepare_table(goal.measure, change)
         for side in self.sides or ():
-            with suppress(LimitError):  # a goal without extremes, or values that are found one by one
+            with suppress(LimitError):  # the goal has no extremes, or their table is too large
                 side._prepare_table(split_measure(goal.measure), change)  # noqa: SLF001 - of this class
 
     def _prepare_table(self, measure: Measure, change: InterventionRef) -> None:
@@ -434,8 +436,8 @@ class Evaluators:
         """Return whether a value depends on the policies that acted at the observed pairs, not only on their actions.
 
         The value does not depend on them if `nominal` replays the path and no goal is nested, or if a deterministic
-        policy takes over for good. With decisions made for a goal the value always depends on them, because they make
-        the decisions that stay unchanged.
+        policy takes over for good. If decisions are made for the goal, the value always depends on these policies,
+        because they make the unchanged decisions.
         """
         if change.decides:
             return True
@@ -445,7 +447,7 @@ class Evaluators:
         return table is None or table.actions is None or change.steps is not None
 
     def intervention(self, change: InterventionRef, end: int | None) -> Intervention:
-        """Return the intervention described by a change in a formula."""
+        """Return the intervention that `change`, a part of a formula, describes."""
         match change.kind:
             case "nominal":
                 return Intervention()
@@ -471,7 +473,7 @@ class Evaluators:
     def _ending(self, name: str, model: MDP, end: int | None) -> MDP:
         """Return the model after an end of the episode.
 
-        A large model is not copied, because its law knows the end state.
+        A large model is not copied. Its law has the end state (`Law.end`) instead.
         """
         if end is None or model.is_absorbing(end):
             return model
@@ -501,7 +503,7 @@ class Evaluators:
 
 @dataclass(frozen=True)
 class _NestedWorld:
-    """Laws of a nested goal at an outer offset, before and after the inner change, and the value table."""
+    """Function that returns the world of a nested goal, see `NestedGoal`. `outer`: the law around the nested goal."""
 
     evaluators: Evaluators
     outer: Law
@@ -515,7 +517,7 @@ class _NestedWorld:
 
 @dataclass(frozen=True)
 class _BestSource:
-    """Source of automata, label sets and nominal values for the best decisions."""
+    """Source of the automata, label sets and nominal values that `BestCatalogue` needs."""
 
     evaluators: Evaluators
 
@@ -577,10 +579,10 @@ def _before_end(law: Law) -> Law:
 
 
 def _ends_elsewhere(world: CounterfactualWorld) -> bool:
-    """Return whether the end of the episode changes rows at a place other than the last observed pair.
+    """Return whether the end of the episode changes rows, but not exactly from the last observed pair on.
 
-    The compiled loops do not support such paths. They occur if a nested quantity looks back, because then a path may
-    end before or after its episode.
+    The compiled loops do not support such paths. Such paths occur if a nested quantity looks back, because then a path
+    may end before or after its episode.
     """
     return any(
         law.until != world.observed and (not law.explicit or (law.until > 0 and law.future is not law.dynamics))

@@ -1,7 +1,7 @@
-"""Extremes of the values of a formula: the lowest and the highest value that anything never recorded allows.
+"""Extremes: the lowest and the highest value that is possible, if a value depends on what was never recorded.
 
-Each extreme is an exact value on a model that differs only in unknown labels and rewards (docs/semantics.md, section
-13.9).
+Each extreme is an exact value on a variant of the model with other labels and rewards where these are unknown
+(docs/semantics.md, section 13.9).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTHING = Const(value=True)
 
 
 class _Both(NamedTuple):
-    """Values at both extremes, along one path."""
+    """Values along one path, at their lowest and at their highest."""
 
     low: PathValues
     high: PathValues
@@ -44,7 +44,7 @@ class Extremes:
         self._given: int | None = None
         self._both = [self._values(sides, formula, window)]
         goal = handover_goal(formula)
-        if goal is not None:  # the goal's own values have other extremes than the formula's probability of "too late"
+        if goal is not None:  # the goal's own value has other extremes than the probability that it is too late
             now = Regret(WorldRef(goal.world.change), Goal(WorldRef(), goal.measure, goal.test))
             self._both.append(self._values(sides, now, window))
             self._given = id(goal.measure)
@@ -56,7 +56,7 @@ class Extremes:
                 values.advance(path, added, end, acted)
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> Band | None:
-        """Return the least and the greatest value under a change at `path[position]`; None without extremes."""
+        """Return the least and the greatest value under an intervention at `path[position]`; None without extremes."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]
         if split is None:
             return None
@@ -90,7 +90,7 @@ class Extremes:
     def _split(self, formula: Formula) -> Formula:
         """Return a formula with split measures.
 
-        The changes stay the same objects, because values are cached by change.
+        Interventions stay the same objects, because values are cached by the ids of these objects.
         """
         match formula:
             case Goal(_, measure):

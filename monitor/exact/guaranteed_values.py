@@ -2,7 +2,7 @@
 
 They are computed by backward induction over offsets (docs/semantics.md, section 13.4). Beyond the observed path the
 induction is the same for all paths, so it is done once. Then the induction continues backward along the path, over the
-states that some model reaches.
+states that are reached in some causal model with some rows of the set.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
 MAX_ATOMS = 8
-"""With more labels than this, combinations are not enumerated, and an unknown state may decide either way."""
+"""With more labels than this, their combinations are not enumerated, and the bounds in an unknown state are [0, 1]."""
 MAX_GUARANTEED_NUMBERS = 20_000_000
-"""Largest count of numbers in the bounds beyond the observed path: 2 x offsets x columns x states; 160 MB."""
+"""Largest count of numbers (2 x offsets x columns x states) in the bounds beyond the observed path: 160 MB."""
 
 
 class GuaranteedValues:

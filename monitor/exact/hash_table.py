@@ -15,7 +15,7 @@ MIX = 0x9E3779B97F4A7C1
 
 
 def empty_table(keys: int) -> tuple[Ints, Ints]:
-    """Return the keys and values of an empty hash table that `keys` keys fill up to one half."""
+    """Return the keys and values of an empty hash table, of which `keys` keys fill at most one half."""
     slots = 2 << (keys - 1).bit_length()
     return np.full(slots, -1, dtype=np.int64), np.zeros(slots, dtype=np.int64)
 

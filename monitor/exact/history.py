@@ -1,8 +1,8 @@
 """Exact values of nested goals that look back along the counterfactual path.
 
 An inner `@t`, t != 0, depends on the path from the outer intervention state to the current state. Offset, state and
-action do not determine this path (docs/semantics.md, section 5.6). So a state of the chain includes the last pairs of
-the path. Values are computed backward over the reachable states of the chain. A query with too many of these states is
+action do not determine this path (docs/semantics.md, section 5.6). So each state of the chain here (a *cell*) includes
+the last pairs of the path. Values are computed backward over the reachable cells. A query with too many cells is
 refused.
 """
 
@@ -21,7 +21,7 @@ from monitor.exact.value_table import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
 MAX_HISTORIES = 50_000
-"""Largest number of states of the chain of one query. Each state may need a separate counterfactual query."""
+"""Largest number of cells of one query. Each cell may need a separate counterfactual query."""
 
 History = tuple[tuple[int, int], ...]
 """The last pairs (state, action) of a counterfactual path, oldest first."""
@@ -32,8 +32,9 @@ Class = Literal["any", "stable"]
 class PastAtom:
     """A nested goal that looks back, at `@offset`.
 
-    `holds(outer position, pairs from this position on)`: the possible truth values of the goal. There is one truth
-    value under Gumbel-Max; over a class of causal models there may be two.
+    `holds(position, pairs)`: the possible truth values of the goal, given the `position` of its intervention (counted
+    from the outer intervention state) and the `pairs` from there on. There is one truth value under Gumbel-Max; over a
+    class of causal models there may be two.
     """
 
     offset: int
@@ -53,7 +54,7 @@ class PastAtom:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A state of the chain: history (from position `offset - len(history)` on), state, obligation."""
+    """A state of the chain. `history`: the pairs from position `offset - len(history)` to the previous one."""
 
     history: History
     state: int
@@ -84,7 +85,7 @@ class HistoryChain:
     def interval(self) -> tuple[float, float]:
         """Return bounds over a class of causal models.
 
-        The bounds may be wide, because inner queries are bounded separately.
+        The bounds may be wider than necessary, because inner queries are bounded separately.
         """
         return self._solve(largest=False), self._solve(largest=True)
 
@@ -128,7 +129,7 @@ class HistoryChain:
         return following
 
     def _rests(self, cell: _Cell, offset: int, action: int) -> set[int]:
-        """Return the possible obligations after the labels of a cell; several if they depend on the causal model."""
+        """Return the possible obligations after the labels of a cell; several if labels depend on the causal model."""
         masks = {self._labelling.one(offset, cell.state, action)}
         path = (*cell.history, (cell.state, action))
         for bit, atom in self._past.items():

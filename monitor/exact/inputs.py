@@ -1,4 +1,4 @@
-"""Conversion of user input to internal forms; invalid input raises an error that says what is wrong."""
+"""Convert user input to internal forms. Invalid input raises an error that says what is wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The labelling function: the atoms of a path formula that hold in each state (Baier & Katoen 2008, ch. 10).
+"""The labelling function says which atoms of a path formula hold in each state.
 
 Atoms are labels of the model and nested quantities. A *label set* is the set of atoms that hold, as a bit mask: bit n
-is atom n of the automaton.
+is atom n of the automaton. Source: Baier & Katoen 2008, chapter 10.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Labelling:
     Args:
         state_labels: the label sets of states.
         nested: bit of an atom -> nested goal of the atom.
-        stationary_from: the offset from which the law, and so every label set, no longer changes.
+        stationary_from: the offset from which neither the law nor any label set changes.
     """
 
     def __init__(self, state_labels: StateLabels, nested: Mapping[int, NestedGoal], stationary_from: int) -> None:
@@ -117,14 +117,14 @@ class ValueFunction(Protocol):
 
 
 class NestedGoal:
-    """Truth of a goal nested in a path formula. The outer law stays in force, and the noise is fresh.
+    """Truth of a goal nested in a path formula. The outer law stays in force, and nothing is observed about the noise.
 
     Inner `nominal` means "carry on as now": the action just taken, then the outer law (docs/semantics.md, section 5.6).
 
     Args:
         goal: a goal with a test.
-        world_at: (offset, change) -> the outer law from the offset on, the same law under the change, and the value
-            function of the changed law.
+        world_at: (offset, intervention) -> the outer law from the offset on, this law under the intervention, and the
+            value function of the latter.
     """
 
     def __init__(self, goal: Goal, world_at: Callable[[int, InterventionRef], tuple[Law, Law, ValueFunction]]) -> None:
@@ -151,7 +151,7 @@ class NestedGoal:
 
     @staticmethod
     def _mean(before: Law, table: PolicyTable, function: ValueFunction, state: int, action: int) -> float:
-        """Average over the action noise given the action just taken in one state (docs/semantics.md, section 7)."""
+        """Return the mean over the noise of the action, given the action just taken (docs/semantics.md, section 7)."""
         count = before.future.actions
         prior = before.table(0).distribution(state, count)
         weights = conditional_choices(prior, action, table.distribution(state, count))

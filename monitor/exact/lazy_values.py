@@ -21,7 +21,7 @@ from monitor.exact.labelling import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
 Cell = tuple[int, int]
-"""(offset, obligation before labels are read); the offset is at most the offset of the law's last change."""
+"""(offset, obligation before labels are read). Later offsets are replaced by the offset of the law's last change."""
 
 MAX_KEPT = 4_000_000
 """Largest number of values cached between queries, with their states: 64 MB. If there are more, all are dropped."""
@@ -40,7 +40,7 @@ class _LayerPart:
 
 @dataclass(frozen=True)
 class _ObligationStep:
-    """One step of an obligation in some states: layers of pairs, each divided into parts by the next obligation."""
+    """One step of an obligation in some states. Each layer of pairs is divided into parts by the next obligation."""
 
     states: Ints
     layers: list[tuple[Layer, list[_LayerPart]]]
@@ -166,7 +166,7 @@ class LazyValues:
 
     def _keep(self, cell: Cell, states: Ints, values: Floats) -> None:
         before = self._known.get(cell, _NO_VALUES)
-        fresh = before.missing(states)  # a cell may occur at several numbers of steps ahead
+        fresh = before.missing(states)  # a cell may occur in several levels of `_expand`
         if len(fresh) < len(states):
             values, states = values[np.searchsorted(states, fresh)], fresh
         self._known[cell] = before.with_more(states, values)

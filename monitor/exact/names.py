@@ -1,4 +1,4 @@
-"""Checks of the names in a formula: labels, policies, actions, models. Errors show the place and the closest name."""
+"""Check the names in a formula: labels, policies, actions, models. Errors show the place and the closest name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Values of the goals of one formula along one growing path: each pair is processed once, for all start points.
+"""Values of the goals of one formula along one growing path. Each pair is processed once, for all start points.
 
 A `WorldValues` has the values of one measure in one world. A `PathValues` has the values of all goals of a formula.
-Forward weights are kept for each of the newest start points, so a new pair costs one step (docs/semantics.md, section
-6.2).
+Forward weights are kept for each of the newest start points, so a new pair costs only one step of these weights
+(docs/semantics.md, section 6.2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Path = Sequence[tuple[int, int | None]]
 
 
 class WorldValues:
-    """Values of a measure under a change of the law, along one path.
+    """Values of a measure under an intervention, along one path.
 
     `keep`: number of start points to keep. `only`: index of the only start point that has a value, counted from the
     oldest; -1 if all have values.
@@ -80,7 +80,7 @@ class PathValues:
     """Values of all goals of a formula, along one path of at most `window` pairs.
 
     With `window` 0 nothing is kept from pair to pair, and each value is computed when it is needed. This is faster for
-    one value far back on one path. `worlds`: the worlds whose values are updated with each pair.
+    a single value with a large offset. `worlds`: the worlds whose values are updated with each pair.
     """
 
     def __init__(self, evaluators: Evaluators, formula: Formula, window: int) -> None:
@@ -88,13 +88,13 @@ class PathValues:
         self._nominal = evaluators.nominal()
         self.worlds: list[WorldValues] = []
         self._by_world: dict[tuple[int, int], WorldValues] = {}
-        """Keys are the ids of change and measure. The ids stay valid because `_formula` keeps the formula alive."""
+        """Keys are the ids of intervention and measure, which stay valid because `_formula` keeps the formula alive."""
         self._formula = formula
         self._end: int | None = None
         self._from_start: list[tuple[WorldValues, int]] = []
         """Values that are needed only at @-k, each with k. The index of the start point changes as the path grows."""
         self._keep: dict[int, int] = {}
-        """Id of a change to `best` or `optimal` -> number of offsets with values, which are computed at each call."""
+        """Id of a `best` or `optimal` intervention -> number of offsets with values, computed at each call."""
         self._path: Path = ()
         self._acted: Sequence[str] = ()
         self._restart = False
@@ -143,10 +143,10 @@ class PathValues:
                 entry.evaluator.push(entry.buffers, state, taken, answer_now and place == length - 1)
         if not answer_now:
             self._answer()
-        self._restart = path[length - 1][1] is None  # the next call may contain the last action
+        self._restart = path[length - 1][1] is None  # in the next call, this pair may have an action
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
-        """Return the Gumbel-Max value under a change at `path[position]`.
+        """Return the Gumbel-Max value under an intervention at `path[position]`.
 
         Raises PathError if the value depends on an unknown policy that acted.
         """
@@ -159,7 +159,7 @@ class PathValues:
         return entry.value(len(self._path) - 1 - position if entry.only < 0 else 0)
 
     def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
-        """Return the Gumbel-Max values under a change at offsets 0, 1, ..., as far back as the formula looks."""
+        """Return the Gumbel-Max values under an intervention at offsets 0, 1, ..., as far as the formula looks back."""
         entry = self._by_world.get((id(change), id(measure)))
         keep = self._keep.get(id(change), len(self._path)) if entry is None else entry.keep
         count = min(keep, len(self._path))
@@ -172,7 +172,7 @@ class PathValues:
     def bounds(
         self, change: InterventionRef, measure: Measure, position: int, causal_model: CausalModel
     ) -> tuple[float, float]:
-        """Return bounds of the value under a change at `path[position]`, over a class of causal models."""
+        """Return bounds of the value under an intervention at `path[position]`, over a class of causal models."""
         assert causal_model != "gumbel"
         assert causal_model != "world"
         if change.decides:
@@ -221,11 +221,11 @@ class PathValues:
                 evaluator.answer(entry.buffers)
 
     def _foresees_end(self, entry: WorldValues) -> bool:
-        """Return whether the end of the episode changes values at earlier offsets, because goals are nested."""
+        """Return whether goals are nested and the episode has ended, so that values at earlier offsets change."""
         return self._end is not None and entry.evaluator.value_table.labelling.by_action
 
     def _evaluator_at_end(self, entry: WorldValues, end: int) -> Evaluator:
-        """Return the evaluator for an episode that has ended in `end`; later values do not depend on the offset."""
+        """Return the evaluator for an episode that has ended in `end`, after which values do not depend on offsets."""
         nominal = self.evaluators.nominal(end, 0)
         past = self._nominal, self._law(self._nominal, entry.change, None)
         return self.evaluators.evaluator(nominal, self._law(nominal, entry.change, end), entry.measure, past)
@@ -265,7 +265,7 @@ class PathValues:
 
 
 def _advised(formula: Formula) -> Iterator[tuple[Goal, tuple[InterventionRef, ...], int]]:
-    """Yield the goal of `handover(F, Q, h)` with the changes nominal and F, at offset 0 (the last pair)."""
+    """Yield the goal of `handover(F, Q, h)` with the interventions nominal and F, at offset 0 (the last pair)."""
     goal = handover_goal(formula)
     if goal is not None:
         yield goal, (NOMINAL, goal.world.change), 0

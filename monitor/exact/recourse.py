@@ -1,4 +1,4 @@
-"""Outcomes of other decisions on an observed path: docs/semantics.md, sections 14.3 and 14.4.
+"""Outcomes of other decisions on an observed path (docs/semantics.md, sections 14.3 and 14.4).
 
 One backward pass computes values, plans and effects. A second pass computes degrees of responsibility.
 """
@@ -55,8 +55,8 @@ class Decision(msgspec.Struct, frozen=True):
     """One effect for each action that is available in the state, including the action taken."""
     responsibility: float | None = None
     """1/m. Here m is the size of the smallest minimal set of decisions that contains this decision. A set is minimal if
-    its best change meets the goal, and the best change of no proper subset does. 0 if there is no such set of at most
-    `within` decisions; `null` if the goal is not missed.
+    the goal can be met by changing these decisions, but not by changing only some of them. 0 if there is no such set of
+    at most `within` decisions; `null` if the goal is not missed.
     """
 
 
@@ -232,8 +232,8 @@ def _degrees(
 ) -> Sequence[float | None]:
     """Return the degree of responsibility of each decision; None if the goal is not missed.
 
-    A set of decisions is never better than a plan with the same number of changes. So if no plan meets the goal, the
-    sets are not examined.
+    Changing a set of decisions is never better than a plan with as many changes. So if no plan of `size` changes meets
+    the goal, no sets are examined.
     """
     test, decisions = query.test, len(observed.states)
     if test is None or test.holds(within(query.measure, found.plan_values.unchanged)):

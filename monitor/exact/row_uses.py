@@ -1,6 +1,6 @@
-"""The model rows used by an answer: expected unobserved uses of each row, and the effect of the row on the value.
+"""How an answer uses the rows of the model: expected unobserved uses of each row, and effect of the row on the value.
 
-They are computed by a forward pass over the nodes (state, obligation) of one world, from the intervention state to the
+Both are computed by a forward pass over the nodes (state, obligation) of one world, from the intervention state to the
 last offset at which an obligation remains. Unlike the compiled evaluation, this pass keeps the nodes that it visits.
 Definitions: docs/semantics.md, section 13.6.
 """
@@ -34,10 +34,10 @@ Node = tuple[int, int]
 class RowUses:
     """Uses of the rows of one model in one world.
 
-    `weights` [S*A]: expected number of uses of each row whose outcome is not observed but matters. `moves` [N], aligned
-    with the model's successors: the sum, over these uses, of weight times the difference between the successor's value
-    and the mean over the row. `spread` [S*A]: the sum of weight times the length of the interval that contains all
-    possible values ahead.
+    `weights` [S*A]: for each row, the expected number of uses with an outcome that matters but is not observed. `moves`
+    [N], aligned with the model's successors: the sum, over these uses, of weight times the difference between the
+    successor's value and the mean over the row. `spread` [S*A]: the sum of weight times the length of the interval that
+    contains all possible values ahead.
     """
 
     model: MDP
@@ -52,7 +52,7 @@ class RowUses:
         return cls(model, np.zeros(rows), np.zeros(model.successors.size), np.zeros(rows))
 
     def add(self, other: RowUses, sign: float = 1.0) -> None:
-        """Add the uses of another world; `sign`: -1 if the value of this world is subtracted."""
+        """Add the uses of another world; `sign`: -1 if the value of the other world is subtracted."""
         self.weights[:] += other.weights
         self.moves[:] += sign * other.moves
         self.spread[:] += other.spread
@@ -76,7 +76,7 @@ class _Edge:
     """One action in one node along the observed path.
 
     `chance`: probability of the action. `rest`: the obligation that remains. `replayed`: whether the pair is the
-        observed pair.
+    observed pair.
     """
 
     node: Node
@@ -273,7 +273,7 @@ class _Pass:
         np.add.at(self._uses.spread, rows[kept], weights[kept] * self._range(obligation))
 
     def _matters(self, obligation: int, rest: int) -> bool:
-        """Return whether the outcome of a row changes the value.
+        """Return whether the outcome of a row may change the value.
 
         The outcome matters if an obligation remains, or if the reward depends on the outcome.
         """

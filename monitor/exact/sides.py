@@ -1,4 +1,4 @@
-"""Two variants of a model, with everything unknown as bad, or as good, as possible for any formula."""
+"""Two variants of a model, in which everything unknown is as bad as possible, or as good as possible."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Sides(NamedTuple):
 def both_sides(model: MDP, there: Bools, unknown: Mapping[str, Bools]) -> Sides:
     """Return the variants of a model with everything unknown at its worst, and at its best, for any formula.
 
-    The variants have the labels of formulas after `split_labels`. In the worst variant, an unknown label is false where
-    it occurs positively, and true where it occurs negatively. `unknown`: label -> states [S] in which its truth is
-    unknown. `there` [S]: states about which nothing is known. Steps in or into these states earn the least (greatest)
-    reward of the model, or 0 if that is less (greater).
+    The variants have the labels that occur in formulas after `split_labels`. In the worst variant, an unknown label is
+    false where it occurs positively, and true where it occurs negatively. `unknown`: label -> states [S] in which its
+    truth is unknown. `there` [S]: states about which nothing is known. Steps in or into these states earn the least
+    (greatest) reward of the model, or 0 if the least is above 0 (the greatest is below 0).
     """
     least, most = model.reward_range
     return Sides(

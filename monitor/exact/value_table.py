@@ -1,9 +1,9 @@
 """Values beyond the observed path, by backward induction over (offset, obligation) cells.
 
-Nothing is observed there, so a value depends only on the law, the automaton and the remaining horizon. It is computed
-once per law and measure, and shared by all paths, agents and offsets. Two methods give the same results. A table has
-the values of all states; it is used for a small model or a watched formula. `LazyValues` computes the values of
-requested states only; it is used if a table is too large or would serve only one query.
+Nothing is observed there, so a value depends only on the law, the automaton and the remaining horizon. Each value is
+computed once for a law and a measure, and shared by all paths, agents and offsets. Two methods give the same results. A
+table has the values of all states; it is used for a small model or a monitored formula. `LazyValues` computes the
+values of requested states only; it is used if a table is too large or would serve only one query.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_TABLE_NUMBERS = 20_000_000
 """Largest number of values (obligations x states) in a table: 160 MB. The limit is twice the numbers that the model
 stores, if this is more."""
 SMALL = 4_096
-"""Up to this number of states, computing a whole table costs less than finding the part that is needed."""
+"""Up to this number of states, it costs less to compute a whole table than to find the part that is needed."""
 MAX_GATHERED = 1_000_000
 """Largest number of row entries gathered into arrays while a table is filled. If there are more, rows are read in
 place."""
@@ -48,7 +48,7 @@ MANY = 100_000
 
 
 def is_large(model: MDP) -> bool:
-    """Return whether values are computed for reachable states rather than for all."""
+    """Return whether values are computed only for reachable states, because the model has many states."""
     return model.states > SMALL
 
 
@@ -99,7 +99,7 @@ class ValueTable:
     def prepare(self) -> bool:
         """Fill the table for every reachable obligation, if it fits; return whether it was filled.
 
-        Raises LimitError if the table of a small model does not fit. The reachable part would hardly fit either.
+        Raises LimitError if the table of a small model does not fit. Then its reachable part would probably not fit.
         """
         try:
             self.all_values(0, self.automaton.start)

@@ -73,7 +73,7 @@ class _Truth:
 
 
 class _Question:
-    """The parts of a goal that is not nested in another goal."""
+    """The parts of a goal that is not nested in another goal, and its text."""
 
     def __init__(self, goal: Goal) -> None:
         world = goal.world
@@ -82,7 +82,7 @@ class _Question:
 
 
 class IncrementalCheck:
-    """A formula and a class of causal models, checked again as a path grows.
+    """Check of a formula that is repeated while a path grows.
 
     Args:
         evaluators: the evaluators of the model and its policies.
@@ -90,7 +90,7 @@ class IncrementalCheck:
         causal_model: the class of causal models for bounds; `gumbel` means no bounds.
         text: the formula as its user wrote it.
         window: largest number of pairs of a path; if 0, nothing is kept from one verdict to the next.
-        path_values: the values to use if the path does not consist of states; None for a path of states.
+        path_values: the values along a path that does not consist of states; None for a path of states.
     """
 
     def __init__(  # noqa: PLR0917
@@ -149,7 +149,7 @@ class IncrementalCheck:
         return verdict if self._handover is None else self._advised(verdict, self._handover)
 
     def plain(self, formula: Formula) -> Verdict:
-        """Return the verdict of any formula except `regret`. The verdict reports the offset of the last quantity."""
+        """Return the verdict of any formula except `regret`. Its offset is that of the last quantity."""
         if isinstance(formula, Goal) and formula.test is None:
             return self._value_verdict(formula)
         truth = self._truth(formula)
@@ -260,7 +260,7 @@ class IncrementalCheck:
         )
 
     def _extreme_profile(self, change: InterventionRef, measure: Measure, count: int) -> ProfileExtremes:
-        """Return the extremes at offsets 0, 1, ..., under nominal and under a change; empty without extremes."""
+        """Return the extremes at offsets 0, 1, ..., under nominal and an intervention; empty without extremes."""
         if self._extremes is None:
             return ()
         nominals, others = (self._extremes.profile(each, measure)[:count] for each in (NOMINAL, change))

@@ -1,7 +1,7 @@
-"""Windows of a recording. Equal windows of pairs have equal values, so each distinct window is evaluated once.
+"""Find equal windows of pairs in a recording. They have equal values, so each distinct window is evaluated once.
 
-A value at an offset up to t depends only on the newest t + 1 pairs, so a window has t + 1 pairs. The forward weights of
-a window need all of its pairs. Pairs that are in no evaluated window are skipped.
+A value at an offset up to t depends only on the newest t + 1 pairs, so a window has t + 1 pairs. All of these must be
+observed, because the forward weights depend on them. Pairs that are in no evaluated window are skipped.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.exact.forward.codes import ANSWER, BEGIN, OBSERVE, SKIP
 
 WORTHWHILE = 0.8
-"""Windows are used if at most this fraction of the pairs must be observed; otherwise all pairs are evaluated."""
+"""If more than this fraction of the pairs must be observed, all pairs are evaluated instead."""
 MOST_CODES = 1 << 62
-"""Upper limit of the integers that distinguish windows."""
+"""Upper limit of the numbers that `_codes` gives to windows."""
 
 
 class Windows:

@@ -1,10 +1,11 @@
-"""Path formulas as deterministic automata: the obligation that remains after each label set.
+"""Path formulas as deterministic automata, which read label sets and whose states are obligations.
 
 A *label set* contains the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n.
 An *obligation* is the condition that the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza,
 "Using temporal logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form
-with subsumption: an element that another element entails is dropped, so that equal futures have one obligation. Every
-operator is bounded, so each step lowers the number of steps still needed, and the obligations form an acyclic graph.
+with subsumption, so that equal futures usually have one obligation: a conjunction drops each element that another
+element entails, and a disjunction drops each conjunction that entails another. Every operator is bounded, so each step
+lowers the number of steps still needed, and the obligations form an acyclic graph.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_OBLIGATIONS = 200_000
 exhausted."""
 MAX_ALTERNATIVES = 10_000
 """Largest number of conjunctions of one obligation in normal form. All pairs are compared, which takes a second. Six
-different intervals joined by `<=>` have 4,800 conjunctions, seven have 41,325.
+operators with different intervals, joined by `<=>`, have 4,800 conjunctions; seven have 41,325.
 """
 
 
@@ -45,7 +46,7 @@ class Automaton(Protocol):
         ...
 
     def horizon(self, obligation: int) -> int:
-        """Return the largest number of steps after which the obligation is decided; 0 for the final obligations."""
+        """Return the number of steps after which the obligation is decided at the latest; 0 if it is final."""
         ...
 
     def rewards(self, obligation: int) -> bool:
@@ -54,7 +55,7 @@ class Automaton(Protocol):
 
 
 class RewardAutomaton:
-    """Automaton of `C[low,high]`: obligation 2 + k has read k label sets; rewards count at offsets low..high."""
+    """Automaton of `C[low,high]`. Its state is 2 + k after k label sets; rewards count at offsets low..high."""
 
     atoms: tuple[Label | Goal, ...] = ()
     start = 2
@@ -81,14 +82,14 @@ class RewardAutomaton:
 
 
 class _Literal(msgspec.Struct, frozen=True, cache_hash=True):
-    # Structs and not named tuples, because named tuples with equal fields are equal. Then a conjunction and a
-    # disjunction of the same operands would be one key.
+    # Not a named tuple, because named tuples of different types with equal fields are equal: a conjunction and a
+    # disjunction of the same operands would then be the same key.
     atom: int
     positive: bool
 
 
 class _Timed(msgspec.Struct, frozen=True, cache_hash=True):
-    """Until (or its dual, release, if not `until`) over [low, high]; `left` and `right` contain no negation."""
+    """Until (if `until`) or its dual, release, over [low, high]; `left` and `right` negate nothing but atoms."""
 
     until: bool
     low: int
@@ -115,7 +116,7 @@ _ALWAYS: _Sum = frozenset([frozenset[_Element]()])
 
 
 class PathAutomaton:
-    """Automaton of a path formula, unfolded on demand."""
+    """Automaton of a path formula. Its states and transitions are computed when they are needed."""
 
     def __init__(self, formula: Formula) -> None:
         self.atoms: tuple[Label | Goal, ...] = tuple(
@@ -142,7 +143,7 @@ class PathAutomaton:
         return self._steps[key]
 
     def horizon(self, obligation: int) -> int:
-        """Return the largest number of steps after which the obligation is decided."""
+        """Return the number of steps after which the obligation is decided at the latest."""
         return self._horizons[obligation]
 
     def rewards(self, obligation: int) -> bool:
@@ -164,7 +165,7 @@ class PathAutomaton:
         return self._numbers[total]
 
     def _negation_free(self, formula: Formula, *, positive: bool) -> _Node:
-        """Push negations to the atoms; release is the dual of until."""
+        """Return the node of a formula, or of its negation if not `positive`, with negations only at atoms."""
         match formula:
             case Const(value):
                 return value == positive
@@ -231,7 +232,7 @@ class PathAutomaton:
             case _Timed(until, low, high, left, right):
                 held = self._progress_node(left, labels)
                 met = self._progress_node(right, labels)
-                # until: met now, or held and pending; release: met now, and (held or pending).
+                # until: `right` now, or (`left` now and the rest); release: `right` now, and (`left` now or the rest).
                 join, meet, nothing = (_either, _both, _NEVER) if until else (_both, _either, _ALWAYS)
                 if high == 0:
                     return met
@@ -270,7 +271,7 @@ def _horizon(node: _Node) -> int:
 
 
 def _unread(node: _Node) -> _Sum:
-    """Return the obligation to satisfy `node`, before the first step."""
+    """Return the obligation to satisfy `node`, before any label set was read."""
     match node:
         case bool():
             return _ALWAYS if node else _NEVER
@@ -293,7 +294,7 @@ def _unread(node: _Node) -> _Sum:
 
 
 def _implies(one: _Timed, other: _Timed) -> bool:
-    """Return whether `one` entails `other`, judged by their intervals alone (sound, not complete)."""
+    """Return whether `one` entails `other`, if only their intervals differ; otherwise False (sound, not complete)."""
     if (one.until, one.left, one.right) != (other.until, other.left, other.right):
         return False
     inner, outer = (one, other) if one.until else (other, one)
@@ -343,7 +344,7 @@ def _shortest(cube: _Cube) -> _Cube:
 class _Basis:
     """The elements of some conjunctions.
 
-    A conjunction is a bit mask over these elements, because all pairs are compared.
+    A conjunction is a bit mask over these elements, so that comparing all pairs is fast.
     """
 
     def __init__(self, cubes: AbstractSet[_Cube]) -> None:
@@ -364,20 +365,22 @@ class _Basis:
         return mask & ~self._entailed(mask)
 
     def absorb(self, masks: set[int]) -> _Sum:
-        """Drop every conjunction that entails another conjunction, because the weaker one suffices.
+        """Return the conjunctions that entail no other conjunction; their disjunction is the same as that of all.
 
-        The input may have twice as many conjunctions as the result, so that two sums are not refused for the
-        conjunctions that they have in common.
+        There may be 2 * MAX_ALTERNATIVES conjunctions, and half as many remain. So two large disjunctions can be joined
+        if they have many conjunctions in common.
         """
         _check_alternatives(len(masks), 2 * MAX_ALTERNATIVES)
         every = tuple(self._bits.values())
-        # Sets of conjunctions are bit masks over their places in this order, so that each conjunction is compared with
-        # all others at once.
-        ordered, kept, stronger = sorted(masks, key=int.bit_count), 0, 0  # stronger: they entail more than they have
-        having, entailing = dict.fromkeys(every, 0), dict.fromkeys(every, 0)  # of those kept; of the stronger ones
+        # A set of conjunctions is a bit mask over their places in `ordered`, so that each conjunction is compared with
+        # all others at once. `stronger`: conjunctions that entail an element which they do not contain. For each
+        # element: `having`: kept conjunctions that contain it; `entailing`: conjunctions of `stronger` that entail it.
+        ordered, kept, stronger = sorted(masks, key=int.bit_count), 0, 0
+        having, entailing = dict.fromkeys(every, 0), dict.fromkeys(every, 0)
         for place, mask in enumerate(ordered):
             entailed, here = mask | self._entailed(mask), 1 << place
-            others, gone = 0, stronger  # those that have an element which is not entailed; those that entail this one
+            # others: conjunctions with an element that this one does not entail; gone: those that entail this one
+            others, gone = 0, stronger
             for bit in every:
                 if not entailed & bit:
                     others |= having[bit]

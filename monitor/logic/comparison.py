@@ -1,4 +1,4 @@
-"""Comparison of a goal's value with a bound: probabilities lie in [0, 1], and rounding does not make values differ."""
+"""Compare a goal's value with a bound, and clip a probability to [0, 1]; both allow for rounding errors."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def passes(value: float, comparison: str, bound: float) -> bool:
 
 
 def probability(value: float) -> float:
-    """Return a computed probability, clipped to [0, 1] because rounding may leave it outside."""
+    """Return a computed probability, clipped to [0, 1] because rounding may have moved it outside."""
     return min(max(value, 0.0), 1.0)

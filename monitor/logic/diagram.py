@@ -1,4 +1,4 @@
-"""Timing diagrams: a path formula drawn over a sequence of labels, for people who learn or teach the language."""
+"""Timing diagrams, which show where on a path a path formula holds, for people who learn or teach the language."""
 
 from __future__ import annotations
 

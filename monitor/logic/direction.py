@@ -20,7 +20,7 @@ TURNED: Final[dict[str, Literal["<", "<=", ">=", ">"]]] = {"<": ">", "<=": ">=",
 
 
 class FormulaUse(NamedTuple):
-    """A formula. `fires`: whether its alarm fires while the formula fails or while it holds; None without an alarm."""
+    """A formula. `fires`: when its alarm fires, while the formula fails or while it holds; None: there is no alarm."""
 
     name: str
     formula: Formula
@@ -28,7 +28,7 @@ class FormulaUse(NamedTuple):
 
 
 class _Wish(NamedTuple):
-    """A goal that should be met, or missed, by a formula; `high`: a large probability is wanted."""
+    """A goal that a formula wants to be met (`met`) or missed. `high`: the formula wants a large probability."""
 
     goal: Goal
     met: bool
@@ -36,7 +36,7 @@ class _Wish(NamedTuple):
 
 
 def reversed_goals(formulas: Iterable[FormulaUse]) -> list[tuple[str, str]]:
-    """Return for each formula that looks reversed its name, and a note on its meaning and on how to write the opposite.
+    """Return (name, note) for each formula that looks reversed. The note says what the formula means, and its opposite.
 
     >>> from monitor.logic.parser import parse
     >>> [(_, note)] = reversed_goals([FormulaUse("w", parse('regret(slow@2, P<=0.8 [ G<=9 !"hit" ])'), "fails")])
@@ -83,7 +83,7 @@ def _other(wish: _Wish) -> str:
 
 
 def _wishes(watched: FormulaUse) -> Iterator[_Wish]:
-    """Yield the goals of a formula of which it is known whether they should be met or missed."""
+    """Yield those goals of a formula that the formula is known to want met, or known to want missed."""
     formula, nested = watched.formula, handover_goal(watched.formula)
     if isinstance(formula, Regret):
         yield from _wish(formula.goal, met=True)
@@ -134,7 +134,10 @@ def _reached(path: Formula) -> list[str]:
 
 
 def _either(body: Formula, *, positive: bool = True) -> list[str]:
-    """Return the labels of a disjunction of labels, or of its negation; none for any other formula."""
+    """Return the labels of a disjunction of labels; none for any other formula.
+
+    If not `positive`, the negation of `body` must be such a disjunction.
+    """
     match body:
         case Label(name) if positive:
             return [name]

@@ -1,4 +1,4 @@
-"""The grammar, and the nodes that its alternatives build. The grammar is LALR without conflicts (Lark)."""
+"""The grammar of formulas, and the methods that build a node for each alternative. It is LALR without conflicts."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _natural(token: Token) -> int:
 
 
 def _aimed(world: WorldRef, goal: Goal) -> WorldRef:
-    """Return the world in which `best` and `optimal` have the direction that serves the goal."""
+    """Return the world in which `best` or `optimal` maximises for a lower bound, and minimises for an upper bound."""
     change, test = world.change, goal.test
     if test is None or change.name not in ("best", "optimal") or not change.decides:
         return world
@@ -287,5 +287,5 @@ class _Build(Transformer[Token, Any]):
 
 @cache
 def grammar() -> Lark:
-    """Return the grammar, which is compiled once; it builds the formula while it reads."""
+    """Return the grammar, which is compiled once; its parser builds the formula while it reads the text."""
     return Lark(GRAMMAR, parser="lalr", lexer="contextual", transformer=_Build(), maybe_placeholders=True)

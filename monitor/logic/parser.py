@@ -1,4 +1,4 @@
-"""Parser from text to formulas. Errors point at the place of the mistake."""
+"""Parse text to formulas. Errors point at the place of the mistake."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _check_node(node: Formula, text: str, *, inside: bool) -> None:
 
 
 def _undecidable(node: Goal | Regret, change: InterventionRef, *, inside: bool) -> str:
-    """Return why no decisions can be made for a goal; empty if they can be made."""
+    """Return why `change`, such as `best`, cannot decide for a goal; empty if it can."""
     word, goal = change.name, node if isinstance(node, Goal) else node.goal
     if inside:
         return f"{word} decides for a whole goal, so it may not stand inside the brackets of P"

@@ -1,9 +1,9 @@
-"""Labels split by polarity, so that a state can be given the labels that make a path formula false, or true.
+"""Split labels by polarity, so that a state can be given the labels that make a path formula false, or true.
 
-An occurrence of a label is positive under an even number of negations (a nested `P<p` counts as a negation). The truth
-of a formula can only rise with a label that occurs positively, and only fall with a label that occurs negatively. So
-for a state about which nothing is known, the worst case is "no positive and every negative label", and the best case is
-the opposite.
+An occurrence of a label is positive under an even number of negations (a nested `P<p` counts as a negation). If a label
+becomes true, its positive occurrences can only make the formula true, and its negative occurrences can only make it
+false. So for a state about which nothing is known, the worst case is "no positive and every negative label", and the
+best case is the opposite.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def negative(name: str) -> str:
 
 
 def split_measure(measure: Measure) -> Measure:
-    """Return a measure with its path formula split; a reward has no labels. Raises LimitError as `split_labels`."""
+    """Return a measure with a split path formula; a reward has no labels. Raises LimitError as `split_labels` does."""
     return Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
 
 

@@ -1,4 +1,4 @@
-"""Names that no policy can have, because they are words of the formula language in the place of a policy."""
+"""Names that no policy can have, because formulas use these words, such as `best`, in the place of a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printer from formulas to text, such that `parse(print_formula(f)) == f`."""
+"""Print formulas as text, such that `parse(print_formula(f)) == f`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _world(world: WorldRef) -> str:
 
 
 def print_change(change: InterventionRef) -> str:
-    """Return a change in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `best[<=2]`, `nominal`."""
+    """Return an intervention in concrete syntax, such as `fallback[3]`, `do(brake)`, `model:icy` or `best[<=2]`."""
     steps = "" if change.steps is None else f"[{change.steps}]"
     match change.kind:
         case "nominal":

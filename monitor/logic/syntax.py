@@ -57,9 +57,9 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Temporal:
-    """Base of the operators over the interval of offsets [low, high]; the parser keeps them inside `P[...]`.
+    """Base of the operators over the interval of offsets [low, high]; the parser accepts them only inside `P[...]`.
 
-    No operator becomes false because `left` or `right` holds at more offsets (`monitor.logic.polarity` relies on this).
+    An operator that is true stays true if `left` or `right` holds at more offsets; `monitor.logic.polarity` needs this.
     `at`: the operator's position in the text (from 0), for error messages.
     """
 
@@ -79,9 +79,9 @@ class Until(Temporal):
 class InterventionRef:
     """An intervention. `name`: name of the policy, action or model; `steps`: its duration (None: unlimited).
 
-    The kinds `best` (`name` is then the word `best`, `max` or `min`) and `optimal` make decisions for the goal. They
-    aim at the `largest` value of its measure, or at the smallest. `limit`: number of decisions that `best` may change
-    (None: all).
+    The kinds `best` (`name` is then the word `best`, `max` or `min`) and `optimal` make decisions for the goal. These
+    decisions maximise the value of the goal's measure if `largest`, else they minimise it. `limit`: number of decisions
+    that `best` may change (None: all).
     """
 
     kind: Literal["nominal", "policy", "action", "model", "best", "optimal"]
@@ -93,14 +93,14 @@ class InterventionRef:
 
     @property
     def decides(self) -> bool:
-        """True if decisions are made for the goal, so that the change alone is not a policy."""
+        """True if the decisions are made for the goal, so that they depend on it."""
         return self.kind in ("best", "optimal")
 
 
 NOMINAL = InterventionRef("nominal")
 
 DECIDING = ("best", "max", "min", "optimal")
-"""Words for decisions that are made for the goal; no policy can have such a name."""
+"""Words for interventions whose decisions are made for the goal; no policy can have such a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """The regret monitor: `goal` is missed under nominal, met in `world` (Kazemi & Paoletti, Section 3.2, examples)."""
+    """Regret: `goal` is missed under nominal and met in `world` (Kazemi & Paoletti, Section 3.2, examples)."""
 
     world: WorldRef
     goal: Goal
@@ -197,6 +197,6 @@ def iff(left: Formula, right: Formula) -> Formula:
 
 
 def handover(change: InterventionRef, goal: Goal, steps: int, at: int = 0) -> Goal:
-    """`handover(change, goal, steps)`: the probability that `change` is too late for `goal` within `steps` steps."""
+    """`handover(change, goal, steps)`: the probability that `change` misses `goal` from some step 0..`steps`."""
     in_time = Goal(WorldRef(change), goal.measure, goal.test)
     return Goal(WorldRef(), Probability(eventually(0, steps, Not(in_time), at)))

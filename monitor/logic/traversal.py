@@ -1,6 +1,6 @@
-"""Traversal of formulas: nodes, goals and offsets.
+"""Functions that find the nodes, goals and offsets of a formula.
 
-*Outside all brackets* means outside the path formula of every `P[..]`. Such goals refer to the observed path.
+*Outside all brackets* means outside the path formula of every `P[..]`. Goals there refer to the observed path.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def subformulas(formula: Formula, *, nested: bool = True) -> Iterator[Formula]:
 
 
 def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[InterventionRef, ...], int]]:
-    """Yield every goal outside all brackets, with the changes of its worlds and its offset."""
+    """Yield every goal outside all brackets, with its interventions (also its baseline) and its offset."""
     for node in subformulas(formula, nested=False):
         match node:
             case Goal(world):
@@ -66,14 +66,14 @@ def regret_goals(formula: Regret) -> tuple[Goal, Goal]:
 
 
 def quantity_goals(formula: Formula) -> list[Goal]:
-    """Return the goals of a verdict's quantities, in order; for `regret` first nominal's, then the alternative's."""
+    """Return the goals whose values are a verdict's quantities, in order; for `regret`, as `regret_goals` does."""
     if isinstance(formula, Regret):
         return list(regret_goals(formula))
     return list(dict.fromkeys(goal for goal, _, _ in goals(formula)))
 
 
 def handover_goal(formula: Formula) -> Goal | None:
-    """Return `F@0.Q` of `handover(F, Q, h)`, with or without a comparison; None for every other formula."""
+    """Return the goal `F@0.Q` inside `handover(F, Q, h)`, with or without a comparison; None for other formulas."""
     match formula:
         case Goal(
             WorldRef(InterventionRef("nominal"), None, 0),
@@ -116,11 +116,11 @@ def nested_goals(path: Formula) -> Iterator[Goal]:
 
 
 def looks_back(goal: Goal) -> bool:
-    """Return whether a nested goal, or a goal inside it, is at `@t`, t != 0, and so depends on earlier pairs."""
+    """Return whether a nested goal, or a goal inside it, has an offset other than 0, so that earlier pairs matter."""
     return goal.world.offset != 0 or asks_back(goal.measure)
 
 
 @lru_cache
 def asks_back(measure: Measure) -> bool:
-    """Return whether a goal nested in a measure looks back."""
+    """Return whether any goal nested in a measure looks back, as `looks_back` defines it."""
     return isinstance(measure, Probability) and any(looks_back(goal) for goal in nested_goals(measure.path))

@@ -1,4 +1,4 @@
-"""The model: a Markov decision process, its files, and the encoding of an agent's states and actions as its indices.
+"""The model: a Markov decision process, its files, and the encoding of an agent's states and actions as indices.
 
 Names are imported when they are first used, so that `monitor.model.formats` is fast to import for `cfmon --help`.
 """

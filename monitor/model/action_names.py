@@ -16,9 +16,9 @@ _LONGEST: Final = 64
 class ActionNames:
     """The names of a model's actions.
 
-    If one of the names is a number, as in a log that records levels such as 0, 40 and 100, a number means the action
-    with that name, never the index of another action: 40 and 40.0 mean `"40"`. If no name is a number, a number is an
-    index. A number that two names denote, such as `"1"` and `"1.0"`, means neither action.
+    If no name is a number, a number is the index of an action. If one of the names is a number, as in a log that
+    records levels such as 0, 40 and 100, then a number means the action with this name, not the action with this index:
+    40 and 40.0 mean `"40"`. A number that two names denote, such as `"1"` and `"1.0"`, means neither action.
 
     Args:
         names: names of the actions 0, 1, ..; or none.
@@ -45,7 +45,7 @@ class ActionNames:
 
     @cached_property
     def by_index(self) -> bool:
-        """True if the index of every action means this action, and no other number means an action."""
+        """True if the numbers that mean actions are exactly the indices of these actions."""
         return len(self.numbers) == self.count and all(number == action for number, action in self.numbers.items())
 
     @cached_property
@@ -58,7 +58,7 @@ class ActionNames:
         return {action: number for number, action in self.numbers.items()}
 
     def find(self, raw: object) -> int | None:
-        """Return the action that an agent means by a name or a number; None if there is none."""
+        """Return the action that a name or a number from an agent means; None if there is none."""
         if isinstance(raw, str):
             return self.by_name.get(raw)
         if isinstance(raw, bool) or not isinstance(raw, int | float):
@@ -79,7 +79,7 @@ class ActionNames:
 
     @property
     def order(self) -> list[str]:
-        """Assumption about the order of scores, as a sentence, if names of actions are numbers; empty otherwise."""
+        """A sentence on the assumed order of a policy's scores; none if numbers of actions are their indices."""
         return [] if self.by_index else [f"column k is the k-th of the actions {_few(self.names)}"]
 
     def expected(self) -> str:
@@ -113,7 +113,7 @@ WordsOfActions = Sequence[tuple[str, str]]
 
 
 def action_in_words(name: str, number: int, words: WordsOfActions = ()) -> str:
-    """Return the words for an action in a sentence: its `words`, else its name, with `action` before a number.
+    """Return the words for an action in a sentence: its `words`, else its name; `action` stands before a number.
 
     >>> action_in_words("brake", 1), action_in_words("40", 1), action_in_words("", 1)
     ('brake', 'action 40', 'action 1')

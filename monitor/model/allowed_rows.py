@@ -1,4 +1,4 @@
-"""Rows that the recordings of a learned model allow: bounds, with one entry for all successors never recorded.
+"""Bounds of the rows of a learned model, with one entry for all successors that were never recorded.
 
 `monitor.statistics.interval_betting` tests these rows. `monitor.model.confidence` computes the bounds.
 """
@@ -17,7 +17,10 @@ from monitor.statistics.interval_odds import GIVEN, NO_DATA, Bounds
 
 
 class AllowedRows(NamedTuple):
-    """Rows as CSR; entries are read one at a time, for which a memory view is fastest. `expected`: predicted rows."""
+    """Rows as CSR, with their `bounds`. `expected`: the probabilities that the data predict.
+
+    Memory views are the fastest here, because entries are read one at a time.
+    """
 
     starts: memoryview
     successors: memoryview
@@ -26,7 +29,7 @@ class AllowedRows(NamedTuple):
 
 
 def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) -> AllowedRows:
-    """Return the rows that the recordings of a learned model allow.
+    """Return the bounds of the rows of a learned model, and the probabilities that the data predict.
 
     With probability 1 - `delta` the bounds hold for all rows at once, and at all times, if at most a fraction
     `impossible` of the readings is wrong. In a row of n draws, `expected` gives an unrecorded successor the probability
@@ -36,7 +39,7 @@ def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) ->
         model: a learned model.
         counts: counts of the model.
         delta: error probability of the bounds, in (0, 1).
-        impossible: fraction of the steps that may lead anywhere.
+        impossible: fraction of the steps that may lead to any state, because of wrong readings.
     """
     set_ = confidence_rows(model, delta)
     learned = np.flatnonzero(counts.order > 0)
@@ -61,7 +64,7 @@ def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) ->
 def _unrecorded(indptr: Ints, successors: Ints, learned: Ints, elsewhere: int) -> Ints:
     """Return the entry of `elsewhere` in each learned row.
 
-    If a row has two such entries, the first is returned, because the second was recorded.
+    If a row has two such entries, the first is returned. The second is then a recorded transition to `elsewhere`.
     """
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     found = np.flatnonzero(successors == elsewhere)

@@ -1,4 +1,4 @@
-"""Checks of a model's data other than its rows: labels, observations, names, bins, valuations, copies."""
+"""Check the data of a model other than its rows, such as labels, observations, names, bins and valuations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def checked_observations(observations: object, states: int) -> Reals | None:
     if given.dtype == np.float32:
         return frozen(given)
     with np.errstate(over="ignore"):
-        as_floats(given.astype(np.float32), "observations as 32-bit floats")  # most networks see them so
+        as_floats(given.astype(np.float32), "observations as 32-bit floats")  # most networks take 32-bit floats
     return frozen(single_if_exact(given.astype(np.float64, copy=False)))
 
 
@@ -72,10 +72,10 @@ def is_name(name: object) -> bool:
 
 
 def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
-    """Return one strictly ascending array of at least two edges per dimension; together at most S bins.
+    """Return one strictly ascending array of at least two edges for each dimension. There are at most S bins in all.
 
-    The outermost edges may be infinite. States after the last bin (a sink, for example) are never the result of
-    binning.
+    The outermost edges may be infinite. The state of a bin is its index, so states with higher indices, such as a sink,
+    have no bin.
     """
     checked = tuple(_edges(array, f"bin edges of dimension {i}") for i, array in enumerate(edges))
     if checked and math.prod(len(array) - 1 for array in checked) > states:
@@ -103,7 +103,7 @@ def checked_bin_names(names: Iterable[Sequence[str]], edges: Sequence[Floats]) -
 
 
 def checked_ranges(ranges: object, dimensions: int) -> Floats | None:
-    """Return the least and the greatest number of each dimension of bins or centres, [D, 2], read-only; or None."""
+    """Return the ranges, [D, 2], read-only, or None: the least and greatest number in each dimension."""
     if ranges is None:
         return None
     given = as_floats(ranges, "ranges")
@@ -144,9 +144,9 @@ def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> t
 
 
 def checked_ended_as(copies: object, states: int) -> Ints | None:
-    """Return, for each state, the state of an episode that has terminated there, [S] int64, read-only.
+    """Return, for each state, its copy for an episode that has terminated there, [S] int64, read-only.
 
-    None if every state is its own copy, as in a model without copies. A copy is its own copy.
+    A state without a copy, and each copy, is its own copy. Return None if no state has another copy than itself.
     """
     if copies is None:
         return None

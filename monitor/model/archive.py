@@ -1,4 +1,4 @@
-"""Writing of arrays as a `.npz` archive. Equal arrays give equal bytes everywhere; large arrays are not copied."""
+"""Write arrays as a `.npz` archive. Equal arrays give equal bytes everywhere; large arrays are not copied."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ import numpy as np
 from monitor.arrays import AnyArray
 
 Piece = bytes | memoryview
-"""A piece of the archive: bytes, or an array, not copied."""
+"""A piece of the archive: bytes, or a view of an array."""
 
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
-    """Yield the archive of `arrays`, piece by piece: `zipfile.ZIP_STORED` or `ZIP_DEFLATED`, members sorted by name."""
+    """Return the pieces of the archive of `arrays`, in order. Members are sorted by name.
+
+    `compression`: `zipfile.ZIP_STORED` or `ZIP_DEFLATED`.
+    """
     pieces = _Pieces()
     with zipfile.ZipFile(pieces, "w", compression, compresslevel=9) as archive:
         for key in sorted(arrays):
@@ -37,7 +40,7 @@ def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
 
 
 class _Pieces(io.RawIOBase):
-    """File in memory that keeps the objects written to it; only the header of a member is overwritten, in place.
+    """File in memory that keeps the objects written to it. zipfile overwrites only whole headers of members.
 
     `at`: position -> object written at this position, in order.
     """

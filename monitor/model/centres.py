@@ -1,4 +1,4 @@
-"""Centres of clusters, for the `nearest` state encoder. An observation has the state of its nearest centre."""
+"""Centres of clusters, for the `nearest` state encoder, which encodes numbers as the state of the nearest centre."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Centres:
     def nearest(self, rows: Floats) -> tuple[Ints, Floats]:
         """Return the nearest centre of each row of finite numbers [n, D], and the distance to it, [n] each.
 
-        The distance is Euclidean, with each column in its unit. Among equally near centres, the centre with the lowest
-        index is returned. Columns are added one by one, so that a row has the same nearest centre alone as among other
-        rows.
+        The distance is Euclidean, after each column is divided by its scale. Among equally near centres, the centre
+        with the lowest index is returned. Columns are added one by one, so that the result for a row does not depend on
+        the other rows.
         """
         chosen, distance = np.zeros(len(rows), np.int64), np.zeros(len(rows))
         size = max(CELLS // len(self.points), 1)
@@ -45,7 +45,7 @@ class Centres:
 
     def _squares(self, rows: Floats) -> Floats:
         total = np.zeros((len(rows), len(self.points)))
-        with np.errstate(over="ignore"):  # infinitely far from all centres: equally far
+        with np.errstate(over="ignore"):  # a row may be infinitely far from all centres, which are then equally near
             for values, centres, scale in zip(rows.T, self.points.T, self.scales, strict=True):
                 total += ((values[:, None] - centres) / scale) ** 2
         return total

@@ -1,14 +1,14 @@
 """Confidence set of the rows of a learned model: bounds that hold for all rows at once, at all times at once.
 
-Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. The same is
-true of all draws after the first visit of a row, or after the first observation of a successor. Each event below begins
-at such a time, and needs no list of states made in advance. `delta` is divided as follows (docs/semantics.md, section
-13.2):
+Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. This is also
+true of the draws after the first visit of a row, and of the draws after the first observation (the discovery) of a
+successor. Each bound below uses only the draws after such a time, so the possible successors need not be known in
+advance. `delta` is divided as follows (docs/semantics.md, section 13.2):
 
-- The row of rank r in the order of first visits gets `share(r)`.
-- Of this share, the m-th discovered successor of the row gets `share(m)`. One half is for the interval of its
-  probability, from the draws since its discovery. The other half is for the probability of all successors not yet seen
-  then, in case no discovery has followed.
+- The row of rank r in the order of first visits gets the fraction `share(r)` of `delta`.
+- The m-th discovered successor of the row gets the fraction `share(m)` of the row's part. One half is for the interval
+  of the successor's probability. The other half is for the probability of all successors not yet seen at this
+  discovery; that bound is used until the next discovery.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from monitor.statistics.confidence_sequences import proportion_interval, share, 
 
 
 class IntervalRows(NamedTuple):
-    """Rows as CSR with bounds of each entry; a learned row has one more entry, for the successors never seen.
+    """Rows as CSR, with bounds of each entry. A learned row has one more entry, for the successors never seen.
 
     `indptr` [S*A + 1], `successors` [M] ascending within a row, `lower`, `upper` [M]; `extra` [M]: the part of the
     reward that depends on the successor (empty if no reward does). Arrays are read-only.
@@ -38,7 +38,7 @@ class IntervalRows(NamedTuple):
 
 
 def confidence_rows(model: MDP, delta: float) -> IntervalRows:
-    """Return the bounds of all rows, which hold with probability 1 - `delta`; given rows equal their bounds.
+    """Return bounds of all rows, which hold with probability 1 - `delta`; the bounds of a given row are the row itself.
 
     Rewards of transitions that were never seen are not bounded here: `extra` is 0 for them.
     """
@@ -78,7 +78,10 @@ def _least(values: Ints, rows: Ints) -> Ints:
 
 
 def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats) -> IntervalRows:
-    """Insert the entry of `elsewhere` into each learned row; `last` has one entry of each of these rows."""
+    """Insert the entry of `elsewhere` into each learned row.
+
+    `last`: the index of one entry of each learned row. `unseen`: the upper bound of the new entry of this row.
+    """
     assert model.counts is not None
     indptr, successors, lower, upper, extra = bounds
     elsewhere = model.counts.elsewhere
@@ -101,7 +104,10 @@ def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats
 
 
 def _open_empty(indptr: Ints, rows: Ints, lower: Floats, upper: Floats) -> None:
-    """Allow every distribution in those of `rows` whose bounds no distribution meets. This happens if draws drifted."""
+    """Allow every distribution in each of the `rows` whose bounds no distribution meets.
+
+    The bounds of a row can contradict each other if the true probabilities changed during the recordings.
+    """
     for row in rows:
         entries = slice(indptr[row], indptr[row + 1])
         if lower[entries].sum() > 1.0 or upper[entries].sum() < 1.0:

@@ -28,12 +28,12 @@ class Counts:
 
     Attributes (arrays are read-only; N entries, S states, A actions as in `MDP`):
         visits: [N] int64, number of times that each successor was observed; 0 in given rows.
-        since: [N] int64, number of draws of the row after the draw in which this successor was first observed.
+        since: [N] int64, number of draws of the row after the first draw that led to this successor.
         order: [S*A] int64, rank of the row in the order of first visits, from 1; 0 for given rows.
         elsewhere: the absorbing state that stands for all successors never observed; a row without data leads to it.
         prior: total pseudo-count of a row.
-        unknown: label -> [S] bool, the states for which the data do not show whether they have the label: states never
-            visited, `elsewhere` among them, and ends of episodes whose state was not recorded.
+        unknown: label -> [S] bool, the states for which the data do not show whether they have the label: states that
+            were never visited (such as `elsewhere`), and ends of episodes if the last state was not recorded.
     """
 
     visits: Ints
@@ -50,7 +50,7 @@ class Counts:
         return total
 
     def given(self, lo: int, hi: int, rows: slice) -> Counts:
-        """Return the counts of a model in which `rows`, entries lo to hi, became given rows of one entry each."""
+        """Return the counts after `rows`, which had the entries lo to hi, became given rows of one entry each."""
         size = rows.stop - rows.start
         order = self.order.copy()
         order[rows] = 0
@@ -64,7 +64,7 @@ class Counts:
 
 
 def posterior_mean(visits: Ints, indptr: Ints, prior: float) -> Floats:
-    """Return the probabilities [N] of rows in which every entry was observed, `visits` [N] times."""
+    """Return the posterior mean [N] of the probabilities of rows; each entry was observed `visits` [N] >= 1 times."""
     successors = np.diff(indptr)
     totals = np.add.reduceat(visits, indptr[:-1][successors > 0]) if len(visits) else visits
     of_row = np.repeat(totals, successors[successors > 0])
@@ -83,7 +83,7 @@ def checked_counts(counts: Counts | None, actions: int, given: Ints, rows: Rows)
         rows: the result of `checked_rows`.
 
     Raises:
-        ModelError: a wrong shape or number, counts that no sequence of draws has, or probabilities that are not the
+        ModelError: a wrong shape or number, counts that no sequence of draws gives, or probabilities that are not the
             posterior mean. The message names the row.
     """
     if counts is None:
@@ -127,7 +127,10 @@ def _check_order(order: Ints) -> None:
 
 
 def _check_draws(counts: Counts, indptr: Ints, learned: Bools, actions: int) -> None:
-    """Raise ModelError unless in every learned row n - 1 draws follow the first, and each discovery is one draw."""
+    """Raise ModelError unless, for each learned row, some sequence of draws has these counts.
+
+    The first draw must discover a successor, and no draw can discover two successors.
+    """
     before = np.repeat(counts.draws(indptr), np.diff(indptr)) - 1 - counts.since
     _refuse(learned & (before < 0), "has more draws since a successor was seen than draws", indptr, actions)
     _refuse(learned & (counts.visits - 1 > counts.since), "has more visits than draws since", indptr, actions)

@@ -40,7 +40,7 @@ class Emissions:
 
     @classmethod
     def from_rows(cls, states: int, signals: int, indptr: AnyArray, observed: AnyArray, given: AnyArray) -> Emissions:
-        """Return the emissions given by sparse rows, laid out as the attributes. Raises ModelError as `from_tuples`."""
+        """Return the emissions given by sparse rows, as in the attributes. Raises ModelError as `from_tuples` does."""
         begins = as_indices(indptr, len(observed) + 1, "emission_indptr")
         lengths = np.diff(begins)
         if len(begins) != states + 1 or begins[0] != 0 or begins[-1] != len(observed) or (lengths < 0).any():
@@ -51,7 +51,7 @@ class Emissions:
 
     @classmethod
     def of_states(cls, signals: int, shown: AnyArray) -> Emissions:
-        """Return the emissions of states that always show the same observation, [S]. Raises ModelError."""
+        """Return the emissions if each state always shows one observation, `shown` [S]. Raises ModelError."""
         return cls.from_rows(len(shown), signals, np.arange(len(shown) + 1), shown, np.ones(len(shown)))
 
     @classmethod
@@ -94,7 +94,7 @@ class Emissions:
 
     @property
     def only(self) -> Ints | None:
-        """The observation of each state, [S], if every state always shows the same observation; None otherwise."""
+        """The observation of each state, [S], if every state has only one; None otherwise."""
         return self.observed if len(self.observed) == len(self.indptr) - 1 else None
 
     def row(self, state: int) -> tuple[Ints, Floats]:

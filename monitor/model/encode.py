@@ -1,4 +1,4 @@
-"""Encoding of an agent's states and actions as indices of the model, or InputError."""
+"""Encode an agent's states and actions as indices of the model. A value that denotes no index raises InputError."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     `index`: the number of the state. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
     `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of such a tuple. `bins`: a
     tuple with one number or text for each dimension. Bin i of a dimension contains edges[i] <= x < edges[i + 1], and
-    the last bin also its upper edge; a text is in the bin of its place in `model.bin_names`. The state is the row-major
-    index of the bins. `nearest`: a tuple of finite numbers; the state is the state of the nearest of `model.centres`,
-    however far away.
+    the last bin also its upper edge; the i-th text of a dimension in `model.bin_names` is in bin i. The state is the
+    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
+    `model.centres`, however far away.
 
     Raises:
         InputError: `unknown_state`, if `raw` denotes no state of the model or is of another kind; `out_of_range`, if a
@@ -58,7 +58,7 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
 
 
 def _other_width(model: MDP, encoder: StateEncoder, raw: RawState) -> str:
-    """Describe the difference in the number of entries between a state and the model's states; empty if equal."""
+    """Return a text if a state does not have as many entries as the model's states; empty if it has."""
     match encoder:
         case "bins":
             width = len(model.bin_edges)
@@ -76,7 +76,7 @@ def _other_width(model: MDP, encoder: StateEncoder, raw: RawState) -> str:
 
 
 def encode_signal(model: MDP, raw: object) -> int:
-    """Return the observation of a hidden state that `raw` denotes by number or name. Raises InputError."""
+    """Return the observation (states are hidden) that `raw` denotes by number or name. Raises InputError."""
     assert model.emissions is not None, "states are hidden"
     signals, names = model.emissions.signals, model.signal_names
     if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < signals:

@@ -4,9 +4,9 @@ To add a format, write its reader in a module of `monitor.authoring.formats` and
 pure:
 
 - For files, `read(files, source)` gets the bytes of each file by suffix: the file itself, for example `files[".npz"]`,
-  and the existing files beside it that have the same stem and a suffix in `beside`. Files with a number after the
-  stem (suffixes in `numbered`) are found by number and suffix, `files["1.srew"]`.
-- For a scheme, `read(source)` gets the whole text, `gymnasium:ID?argument=value`.
+  and the existing files beside it that have the same stem and a suffix in `beside`. The key of a file with a number
+  after the stem (and a suffix in `numbered`) is number and suffix, for example `files["1.srew"]`.
+- For a scheme, `read(source)` gets the whole text, such as `gymnasium:ID?argument=value`.
 
 Both return an `MDP`. For malformed input they raise ModelError, with a message that begins with `model <source>:`. If a
 format can hold several reward structures (`named_rewards`), its reader takes the name of one structure as a third
@@ -39,7 +39,7 @@ class Format:
         reader: `module:function`, imported when first used.
         suffix: suffix of the file's name; "" for a scheme.
         scheme: beginning of the source, with its colon; "" for a file.
-        beside: suffixes of the files beside it that belong to the model.
+        beside: suffixes of the files beside the model's file that belong to the model.
         numbered: suffixes in `beside` of which there may be several files, numbered from 1.
         writer: `module:function`, imported when first used; "" if the format is only read.
         keeps: names in `OPTIONAL` that the writer writes.
@@ -67,7 +67,7 @@ class Format:
         return files
 
     def left_out(self, model: MDP) -> list[str]:
-        """Return in words the parts of the model that the writer leaves out."""
+        """Return the parts of the model that the writer leaves out, in words."""
         return [shown for name, shown in OPTIONAL.items() if name not in self.keeps and _has(model, name)]
 
 
@@ -142,7 +142,7 @@ def has_scheme(source: str) -> bool:
 
 
 WORLDS = "a manifest (.yaml), or module.py:name, which runs that file"
-"""Sources of worlds with numbers, which are not tables; for messages."""
+"""What the source of a world with numbers (not a table) may be, for messages."""
 
 
 def names_world(source: str | PurePath) -> bool:

@@ -1,4 +1,4 @@
-"""Reading and writing of model files: the impure module of this package. `monitor.model.formats` lists the formats."""
+"""Read and write model files. Only this module of the package uses files; `monitor.model.formats` lists the formats."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _refuse_program(source: str | Path) -> None:
 
 
 def _contents(source: str | Path, form: Format) -> dict[str, bytes]:
-    """Return the bytes of the file and of the files beside it."""
+    """Return the bytes of the file, and of the files beside it that belong to it."""
     try:
         paths = {form.suffix: Path(source)} | _beside(source, form)
         if sum(path.stat().st_size for path in paths.values()) > MAX_UNPACKED_BYTES:
@@ -64,10 +64,10 @@ def _contents(source: str | Path, form: Format) -> dict[str, bytes]:
 
 
 def _beside(source: str | Path, form: Format) -> dict[str, Path]:
-    """Return the files beside a model that belong to it, by the part of the name after its stem: .lab, 1.srew.
+    """Return the files beside a model file that belong to it. Keys are names without the stem, such as .lab or 1.srew.
 
-    If there is a file m1.tra, the file m1.srew belongs to m1.tra and not to m.tra; this gives a `ModelWarning`. Raises
-    ModelError for a compressed file.
+    The file m1.srew belongs to m1.tra if this file exists, otherwise to m.tra. A `ModelWarning` lists the files that
+    belong to another model in this way. Raises ModelError for a compressed file.
     """
     if not form.beside:
         return {}

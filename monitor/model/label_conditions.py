@@ -124,7 +124,7 @@ def _joined(how: np.ufunc, masks: list[Bools]) -> Bools:
 
 
 def _values(table: _Table, tree: ast.expr, where: str) -> Sequence[Any]:
-    """Return a value for each state."""
+    """Return the value of one side of a comparison in each state."""
     model = table.model
     match tree:
         case ast.Name(name) if name in table.columns:

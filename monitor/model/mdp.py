@@ -1,4 +1,4 @@
-"""Markov decision process as sparse rows, validated once.
+"""A Markov decision process (MDP), stored as sparse rows, which are validated once.
 
 Source: Kazemi & Paoletti, Definition 1 (MDP). This class adds two things: an action may be unavailable in a state (its
 row is empty), and a model may have names, observations and an initial distribution.
@@ -52,8 +52,8 @@ from monitor.model.tuples import columns, distribution_array, rows_from_triples
 __all__ = ["MARGIN", "MDP", "ROW_SUM_TOLERANCE"]
 
 MARGIN = 0.1
-"""A number may lie outside the recorded range by this fraction of the range, because recordings lack the extremes of
-usual values."""
+"""A number may lie outside the recorded range by this fraction of the range, because recordings need not contain the
+extremes of the usual values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,19 +80,20 @@ class MDP:
         observations: [S, D], input of a policy in each state, or None. float32, or float64 if 32 bits cannot hold the
             numbers.
         samples: [M, D] recorded inputs of a policy, and `sample_states` [M] int64, ascending, the state of each; None
-            if no state has different inputs. A policy's choice in a state is the mean of its choices over the samples.
+            if each state has one input. A policy's choice in a state is the mean of its choices over these inputs.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty. The state is the row-major
             index of the bins.
-        bin_names: for each dimension the texts that its bins stand for, () for numbers; or empty. Bin i of a named
-            dimension is the i-th text, and the number of edges determines the number of bins.
+        bin_names: for each dimension the texts that its bins stand for, () for numbers; or empty. In a dimension of
+            texts, bin i is the i-th text, and only the number of edges matters.
         valuations: for the `valuation` encoder, S tuples, or empty.
         centres: for the `nearest` encoder, or None.
         ranges: [D, 2] float64, the least and the greatest recorded number in each dimension of the bins or centres, or
             None. A number far outside the range belongs to no state.
         dimension_names: names of the columns in which a state was recorded, for messages; or empty.
-        ended_as: [S] int64, for each state the state of an episode that has terminated in it: its absorbing copy if the
-            environment gives both the same number (as Gymnasium does), otherwise the state itself. None without copies.
+        ended_as: [S] int64, for each state the state of an episode that has terminated in it. This is an absorbing copy
+            if the environment gives the copy the same number (as Gymnasium does), else the state itself. None without
+            copies.
         counts: counts from which the rows were estimated, or None if rows are given.
         source: origin of the model, for messages.
     """
@@ -315,12 +316,12 @@ class MDP:
 
     @cached_property
     def availability(self) -> Bools:
-        """Available actions of each state (actions whose rows are not empty), [S, A] bool, read-only."""
+        """Available actions of each state (those with a row that is not empty), [S, A] bool, read-only."""
         table: Bools = frozen((np.diff(self.indptr) > 0).reshape(self.states, self.actions))
         return table
 
     def available(self, state: int) -> Bools:
-        """Return the actions available in `state`, [A] bool; at least one is. No table of all states is computed."""
+        """Return the actions available in `state` (at least one), [A] bool, without the table of all states."""
         first = state * self.actions
         begins = self.indptr[first : first + self.actions + 1]
         mask: Bools = begins[1:] > begins[:-1]
@@ -357,7 +358,7 @@ class MDP:
         return {valuation: i for i, valuation in enumerate(self.valuations)}
 
     def without_samples(self) -> MDP:
-        """Return the model in which a policy has one input in each state."""
+        """Return the same model without `samples`, so that a policy has one input in each state."""
         return self if self.samples is None else replace(self, samples=None, sample_states=None)
 
     @cached_property
@@ -377,21 +378,21 @@ class MDP:
 
     @cached_property
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
-        """`bin_edges` as Python numbers, for the search at each message."""
+        """`bin_edges` as Python numbers, which are faster to search at each message."""
         return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
 
     @cached_property
     def bin_places(self) -> tuple[dict[str, int] | None, ...]:
-        """For each dimension of the bins: text -> bin, or None if it has numbers. Used at each message."""
+        """For each dimension of the bins: text -> bin, or None if the dimension has numbers. Used at each message."""
         if not self.bin_names:
             return (None,) * len(self.bin_edges)
         return tuple({name: i for i, name in enumerate(names)} if names else None for names in self.bin_names)
 
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:
-        """Least and greatest number of a state in each dimension: `ranges` widened by `MARGIN`; empty without limits.
+        """Least and greatest accepted number in each dimension: `ranges` widened by `MARGIN`; empty without `ranges`.
 
-        These are Python numbers, for the search at each message.
+        These are Python numbers, which are faster to compare at each message.
         """
         if self.ranges is None:
             return ()
@@ -414,10 +415,10 @@ class MDP:
         )
 
     def with_absorbing(self, state: int) -> MDP:
-        """Return the model of an episode that ended in `state`, where every action stays with probability 1, reward 0.
+        """Return the model of an episode that ended in `state`: every action stays there, with reward 0.
 
-        Labels, names and observations stay. Returns the model itself if `state` is absorbing. Costs O(N), so keep the
-        result.
+        Labels, names and observations are the same. Returns the model itself if `state` is absorbing. Costs O(N), so
+        keep the result.
         """
         if self.is_absorbing(state):
             return self
@@ -456,5 +457,5 @@ def _emissions(
 
 
 def _cut(values: Floats | None, lo: int, hi: int, zeros: int) -> Floats | None:
-    """Return the entries, with entries lo to hi replaced by `zeros` zeros."""
+    """Return `values` with the entries lo to hi replaced by `zeros` zeros."""
     return None if values is None else frozen(np.concatenate([values[:lo], np.zeros(zeros), values[hi:]]))

@@ -1,4 +1,4 @@
-"""The model file: a NumPy `.npz` archive of plain arrays, and its canonical form, which is hashed.
+"""Model files are NumPy `.npz` archives of plain arrays. The digest of a model is that of its canonical file.
 
 Keys (S states, A actions, N entries; integers and floats of any width are read; keys marked * are required):
     format*         scalar, 1
@@ -60,7 +60,7 @@ FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
 MEANINGS = ("state_names", "action_names", "signal_names", "valuations", "centre", "bin_", "dimension_")
-"""Prefixes of the names of members that define the meaning of the numbers of states, actions and observations."""
+"""Prefixes of the keys that define the meaning of the numbers of states, actions and observations."""
 MAX_UNPACKED_BYTES = 4 << 30
 """Largest memory for reading a model, in bytes. A model that needs more is refused before it is unpacked."""
 
@@ -118,13 +118,13 @@ def model_sha256(model: MDP) -> str:
 
 
 def meaning_sha256(model: MDP) -> str:
-    """Return a digest of the meaning of the numbers of states, observations and actions, as far as the model has it."""
+    """Return a digest of the names that give the numbers of states, observations and actions their meaning."""
     said = {name: member for name, member in _members(model).items() if name.startswith(MEANINGS)}
     return hashlib.sha256(b"".join(packed(said, zipfile.ZIP_STORED))).hexdigest()
 
 
 def pack(members: MDP | Mapping[str, AnyArray], compression: int) -> bytes:
-    """Return a `.npz` archive with fixed dates and sorted members, `zipfile.ZIP_STORED` or `ZIP_DEFLATED`."""
+    """Return a `.npz` archive with fixed dates and sorted members. `compression`: such as `zipfile.ZIP_STORED`."""
     return b"".join(packed(_members(members) if isinstance(members, MDP) else members, compression))
 
 

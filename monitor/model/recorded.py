@@ -13,7 +13,7 @@ APPEND: Final = "`cfmon model learn --append` adds recordings"
 
 
 def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
-    """Return the part of a missing transition that was never recorded; empty if the transition's row is not from data.
+    """Return what was never recorded: a transition, or the action in this state. Empty if the row is not from data.
 
     >>> never_recorded(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), (0, 0), 1)
     ''
@@ -29,7 +29,7 @@ def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
 
 
 def recorded_inputs(model: MDP) -> str:
-    """Describe how a policy chooses in a state from the inputs recorded there; empty if each state has one input."""
+    """Describe how a policy chooses in a state with several recorded inputs; empty if each state has one input."""
     if model.samples is None or model.sample_states is None:
         return ""
     counts = np.bincount(model.sample_states, minlength=model.states)

@@ -17,17 +17,17 @@ from monitor.model.sparse_rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
 MAX_REWARD = 1e140
-"""Largest |r| + |r'|. The sum over a million steps, the longest horizon, is then finite, and so is its square."""
+"""Largest |r| + |r'|. The sum over a million steps, the longest horizon, and its square are then finite."""
 
 NO_REWARDS = "none"
 """Name that selects none of the reward structures of a file."""
 
 
 def chosen_structure(names: Sequence[str], wanted: str | None) -> int | None:
-    """Return the index of the reward structure to read among the structures of a file; None if none is read.
+    """Return the index of the reward structure to read from a file; None if no structure is to be read.
 
-    `names`: names of the structures, at most one of which is empty. Raises ModelError if `wanted` is not a name of a
-    structure, or if it is None and there are several structures.
+    `names`: names of the file's structures, at most one of which is empty. `wanted`: a name, `NO_REWARDS`, or None for
+    the only structure. Raises ModelError if there is no such name, or if `wanted` is None and there are several names.
     """
     there = ", ".join(name or "one without a name" for name in names) or "none"
     if wanted in names:
@@ -91,7 +91,10 @@ def _entries(values: object, what: str, shape: tuple[int, ...]) -> Floats:
 
 
 def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: int) -> tuple[Floats, Floats]:
-    """Return the weighted mean, and the largest distance from it, [count] each, of the entries [n] of each place."""
+    """Return, for each place [count], the weighted mean of its entries, and the largest distance from this mean.
+
+    `places` [n]: the place of each entry.
+    """
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(low, places, extra - around)
     np.maximum.at(high, places, extra + around)
@@ -112,9 +115,9 @@ def _none_if_zero(values: Floats) -> Floats | None:
 
 
 def transition_keys(rows: tuple[Any, Any, Any], kept: Bools | None = None) -> Ints:
-    """Return for each entry a number that combines row and successor; ascending for checked rows.
+    """Return for each entry a number that combines row and successor. The numbers are ascending for checked rows.
 
-    A model of 2^31 rows takes 16 GB for its index alone, so 32 bits are enough for each of the two parts.
+    Row and successor have 32 bits each. This is enough, because a model of 2^31 rows takes 16 GB for its index alone.
     """
     indptr, successors = np.asarray(rows[0], dtype=np.int64), np.asarray(rows[1], dtype=np.int64)
     at = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
@@ -123,7 +126,7 @@ def transition_keys(rows: tuple[Any, Any, Any], kept: Bools | None = None) -> In
 
 
 def aligned_rewards(rows: Rows, extra: Floats | None, others: Rows) -> Floats | None:
-    """Return r' for the entries of other rows over the same pairs; 0 if the first rows lack the transition."""
+    """Return `extra`, the r' of the entries of `rows`, for the entries of `others`; 0 if `rows` lack a transition."""
     if extra is None:
         return None
     keys, wanted = transition_keys(rows), transition_keys(others)
@@ -157,7 +160,7 @@ def checked_magnitude(rewards: Floats, extra: Floats | None, actions: int, rows:
 
 
 def common_rewards(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
-    """Return for each row [count] the reward common to all its possible entries; 0 if they differ or there are none.
+    """Return for each row [count] the reward that all its possible entries have; 0 if they differ or there are none.
 
     Args:
         rows: [N] row of each entry.
@@ -174,12 +177,12 @@ def common_rewards(rows: Ints, paid: Floats, possible: Bools, count: int) -> Flo
 def reward_tables(
     states: int, actions: int, rewards: Iterable[Sequence[Any]], transitions: tuple[Ints, Ints]
 ) -> tuple[Floats, Floats | None]:
-    """Return (s, a, r) and (s, a, s', r) tuples as r [S, A] and r' [N] of the transitions; the two parts add up.
+    """Return r [S, A] from tuples (s, a, r), and r' [N] of the transitions from tuples (s, a, s', r').
 
     Args:
         states: S.
         actions: A.
-        rewards: at most one for each pair and one for each transition; default 0.
+        rewards: at most one tuple for each pair and one for each transition. The default reward is 0.
         transitions: rows s * A + a, and successors, [N] each.
 
     Raises ModelError for a reward that is given twice, or for a transition that the model lacks.

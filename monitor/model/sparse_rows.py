@@ -1,4 +1,4 @@
-"""Checks and normal form of the sparse rows of a model, without a Python loop over states.
+"""Check the sparse rows of a model, and bring them to a normal form, without a Python loop over states.
 
 A model of S states and A actions is a CSR matrix of S * A rows; the row of (s, a) is row `s * A + a`.
 Every function either returns new read-only arrays, or raises a `ModelError` that names the first bad row.
@@ -15,7 +15,7 @@ Rows = tuple[Ints, Ints, Floats]
 """indptr [S*A + 1], successors [N], probabilities [N]."""
 
 ROW_SUM_TOLERANCE = 1e-9
-"""Largest accepted difference of a row's sum from 1; within it, rows are renormalised."""
+"""Largest accepted difference of a row's sum from 1. Rows with a smaller difference are renormalised."""
 
 
 def frozen(array: AnyArray) -> AnyArray:
@@ -39,7 +39,7 @@ def as_array(values: object, what: str) -> AnyArray:
 
 
 def as_indices(values: object, limit: int, what: str) -> Ints:
-    """Return integers in `0..limit-1` as int64 [N]. Raises ModelError, which names the first other value."""
+    """Return integers in `0..limit-1` as int64 [N]. Raises ModelError, which names the first wrong value."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
@@ -56,7 +56,7 @@ def as_indices(values: object, limit: int, what: str) -> Ints:
 
 
 def as_floats(values: object, what: str) -> Floats:
-    """Return finite numbers as float64. Raises ModelError, which names the first other value."""
+    """Return finite numbers as float64. Raises ModelError, which names the first value that is not finite."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(array.shape, dtype=np.float64)
@@ -150,10 +150,10 @@ def _merged(indptr: Ints, successors: Ints, probabilities: Floats) -> Rows:
 
 
 def _renormalised(indptr: Ints, probabilities: Floats, actions: int) -> Floats:
-    """Divide rows by their sums if the sums differ from 1 by more than rounding explains.
+    """Divide a row by its sum if the sum differs from 1 by more than rounding explains.
 
-    A row of K entries whose sum is within K * 2^-52 of 1 stays unchanged. Division brings every row within this bound,
-    so a second division changes nothing: a model that is saved and loaded keeps its bytes.
+    A row of K entries stays unchanged if its sum is within K * 2^-52 of 1. After a division, this is true of every row,
+    so rows are not divided a second time: a model that is saved and loaded keeps its bytes.
     """
     lengths = np.diff(indptr)
     filled = np.flatnonzero(lengths)

@@ -1,4 +1,4 @@
-"""Conversion of tuples to the arrays of a model."""
+"""Convert tuples to the arrays of a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitor.model.sparse_rows import Rows, as_floats, as_indices
 
 
 def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, probabilities: Floats) -> Rows:
-    """Return CSR rows of entries in any order; `rows` [N] holds s * A + a. Duplicates remain (see `checked_rows`)."""
+    """Return CSR rows from entries in any order; `rows` [N]: s * A + a of each. Duplicates remain (`checked_rows`)."""
     order = np.argsort(rows, kind="stable")
     counts = np.bincount(rows, minlength=states * actions)
     indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
@@ -21,7 +21,7 @@ def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, p
 
 
 def columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequence[Any]]:
-    """Return the fields of tuples of `width` fields, transposed. Raises ModelError for a tuple of another length."""
+    """Return the columns of tuples of `width` fields. Raises ModelError for a tuple of another length."""
     rows = list(tuples)
     try:
         widths = {len(row) for row in rows}

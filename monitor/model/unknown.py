@@ -1,4 +1,4 @@
-"""Unknown parts of a model: states about which nothing was recorded, and labels whose truth in a state is unknown.
+"""Find the unknown parts of a model: states about which nothing is known, and states in which a label is unknown.
 
 A pair (state, action) that was never recorded leads to `elsewhere`, about which nothing is known. An episode whose last
 state was not recorded leads to `unseen_end`, where the labels of the last state are unknown. What is unknown is neither
@@ -15,11 +15,11 @@ from monitor.arrays import Bools
 from monitor.model.mdp import MDP
 
 ALWAYS_KNOWN = frozenset({"elsewhere", "unseen_end"})
-"""Labels that say where the recordings end; their truth is known."""
+"""Labels of the states that stand for what was not recorded. Their own truth is known in every state."""
 
 
 def unknown_states(*models: MDP) -> Bools:
-    """Return the states [S] about which nothing is known in at least one of some models over the same states."""
+    """Return the states [S] about which nothing is known in at least one of the models, which have the same states."""
     there = np.zeros(models[0].states, dtype=np.bool_)
     for model in models:
         if model.counts is not None:
@@ -28,7 +28,10 @@ def unknown_states(*models: MDP) -> Bools:
 
 
 def unknown_labels(*models: MDP) -> Mapping[str, Bools]:
-    """Return, for each label of the first of some models, the states [S] in which its truth is unknown."""
+    """Return, for each label of the first model, the states [S] in which its truth is unknown.
+
+    These include the states about which nothing is known in at least one of the models.
+    """
     there, nowhere = unknown_states(*models), np.zeros(models[0].states, dtype=np.bool_)
     counted = {} if models[0].counts is None else models[0].counts.unknown
     return {
@@ -50,7 +53,7 @@ def never_recorded(model: MDP) -> Bools:
 
 
 def leads_there(there: Bools, *models: MDP) -> bool:
-    """Return whether, in at least one model, a state leads into another state that is in `there`."""
+    """Return whether at least one of the models has a transition into a state of `there` from another state."""
     for model in models:
         states = np.repeat(np.arange(model.indptr.size - 1), np.diff(model.indptr)) // model.actions
         if bool((there[model.successors] & (model.successors != states)).any()):

@@ -1,8 +1,8 @@
-"""Safe reading of the arrays of a `.npz` archive: first all headers, then memory for the arrays.
+"""Read the arrays of a `.npz` archive safely: all headers are checked before memory for the arrays is allocated.
 
 A few megabytes can unpack to gigabytes, and NumPy's own reader evaluates headers as Python text. So all headers are
-read before any array. They are checked for the kinds of the arrays, for matching shapes, and for the most memory that a
-model of these shapes takes while it is built.
+read before any array. The arrays must have permitted types and matching shapes, and a model of these shapes must not
+take too much memory while it is built.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class _Key:
 _SCALAR: Final = _Key("iu", "")
 _NUMBER: Final = _Key("f", "")
 _NAMES: Final = 200
-"""Bytes of a text as a Python object, with its entry in tables of names."""
+"""Bytes for a text as a Python object, together with its entries in dictionaries of names."""
 
-# Measured at their worst, on entries in no order and given twice, and rounded up: `tests/model/test_archive_bombs.py`.
+# Measured in the worst case (unsorted entries, each given twice), and rounded up: `tests/model/test_archive_bombs.py`.
 _KEYS: Final[Mapping[str, _Key]] = {
     "format": _SCALAR,
     "states": _SCALAR,
@@ -177,16 +177,19 @@ def _check_unpacked(members: Iterable[zipfile.ZipInfo], limit: int) -> None:
 
 
 def check_directory(content: bytes) -> None:
-    """Refuse a large list of members before zipfile makes an object for each; `content`: at least the archive's end."""
+    """Refuse a long list of members before zipfile makes an object for each member.
+
+    `content`: the archive, or enough bytes of its end.
+    """
     end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
-    beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits are elsewhere
+    beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # a ZIP64 archive: the size is elsewhere
     size = int.from_bytes(content[end + 12 : end + 16], "little")
     if end >= 0 and (beyond or size > MAX_DIRECTORY_BYTES):
         raise ModelError("it holds far more members than a model has")
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member, and read no more bytes than the archive says that it has."""
+    """Return the content of a member. At most as many bytes are read as the archive's directory states."""
     with archive.open(member) as file:
         # Without the size, zipfile unpacks everything first and truncates afterwards.
         return file.read(member.file_size)
@@ -208,7 +211,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Header:
-    """Parse the first bytes of a member; NumPy's own reader would evaluate them and allocate before it checks."""
+    """Parse the first bytes of a member. NumPy's own reader would evaluate them, and allocate memory unchecked."""
     with archive.open(member) as file:
         begin = file.read(LONGEST_HEADER)
     width = {1: 2, 2: 4, 3: 4}.get(begin[6] if begin[:6] == b"\x93NUMPY" and len(begin) > 6 else 0)
@@ -231,7 +234,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Hea
 
 
 def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> None:
-    """Refuse an array that is larger than the others allow; an array that is too small is cheap, and is found later."""
+    """Refuse an array that is larger than the others allow. A smaller one needs little memory, and is refused later."""
     checked_size(states, actions)
     names, labels = headers.get("label_names"), headers.get("labels")
     most = {

@@ -1,4 +1,4 @@
-"""Policies as batched decisions, for many states at once, computed only for states that are visited."""
+"""Decisions of policies for many states at once, computed only for states that are visited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CACHED = 1 << 20
 
 @runtime_checkable
 class Decisions(Protocol):
-    """Batched decisions of a policy on states, or on states joined with inputs if the policy `sees_inputs`."""
+    """Decisions of a policy in many states at once. States are joined with inputs if the policy `sees_inputs`."""
 
     def decide(self, states: AnyArray) -> Ints | Floats:
         """Return the actions [n] in n states, or distributions [n, A] if the policy is stochastic."""
@@ -33,7 +33,7 @@ class TableDecisions:
         self.table = table
 
     def decide(self, states: Ints) -> Ints | Floats:
-        """Return rows of the table."""
+        """Return the actions, or the distributions, that the table has for the states."""
         if self.table.actions is not None:
             actions: Ints = self.table.actions[states]
             return actions
@@ -54,7 +54,7 @@ class ConstantDecisions:
 
 
 class CachedFunction:
-    """Cached function of states. It is called in batches, once for each state as long as the cache has space.
+    """Cached function of states. Its value in each state is computed once, if the cache has space.
 
     Args:
         function: states [m] -> values [m] or [m, k].
@@ -94,7 +94,7 @@ class CachedFunction:
 
 
 class _CachedDecisions:
-    """Decisions of a function in batches, cached by state."""
+    """Decisions made by a function, cached by state."""
 
     def __init__(self, function: Callable[[Ints], AnyArray], batch: int | None) -> None:
         self._cached = CachedFunction(function, batch)
@@ -105,9 +105,9 @@ class _CachedDecisions:
 
 
 class _Checked:
-    """Function of states. Raises PolicyError if its results are not actions or distributions.
+    """Decisions made by a function of states. Raises PolicyError if they are not actions or distributions.
 
-    Distributions that sum to 1 within rounding are not changed, to the bit, as in a table.
+    As in a table, distributions that sum to 1 up to rounding are not changed at all.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ def as_decisions(policy: object, actions: int | None = None, name: str = "") -> 
 
     Args:
         policy: a `PolicyTable`, an ONNX `Network`, an object with `decide(states)`, or a function of states [n] that
-            returns actions [n] or distributions [n, A]; networks and functions are called once for each state.
+            returns actions [n] or distributions [n, A]. The decisions of networks and functions are cached.
         actions: number of actions. If it is given, the results of every policy except tables and networks are checked;
             the PolicyError for a wrong result names the policy and the state.
         name: name of the policy.

@@ -1,4 +1,4 @@
-"""Movement of particles: abduction of the noise of an observed step, and its effect in other states."""
+"""Movement of particles: the noise of an observed step is inferred (abduction), and then used in other states."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from monitor.worlds import Abduction, CheckedWorld, Moment
 __all__ = ["Given", "Keys", "Pair", "ParticleDynamics", "RowDynamics", "State", "WorldDynamics", "dynamics_of", "same"]
 
 Pair = tuple[int, int | None] | Moment
-"""A state and the action taken in it; None if not yet taken."""
+"""A state and the action taken in it (None if it is not yet taken)."""
 Given = Any
 """Information about the noise of a step; each kind of dynamics has a separate type."""
 
 BLOCK = 1024
-"""Number of particles whose noise is drawn together, if a world draws from its posterior itself."""
+"""Number of particles whose noise is drawn together, if a world has its own function for draws from the posterior."""
 
 
 class Keys(NamedTuple):
@@ -46,7 +46,7 @@ class ParticleDynamics(Protocol):
         ...
 
     def holds(self, label: str, states: Any) -> Bools:  # noqa: ANN401 - Ints or Floats
-        """Return whether states carry a label, [n]."""
+        """Return whether states have a label, [n]."""
         ...
 
     def rewards(self, states: Any, actions: Ints, successors: Any) -> Floats:  # noqa: ANN401 - Ints or Floats
@@ -61,7 +61,7 @@ class ParticleDynamics(Protocol):
         ...
 
     def beyond(self, given: Given) -> Given:
-        """Return the information about the noise of the next step, after a step with an unknown outcome."""
+        """Return the information about the noise of the next step, from that about a step with an unknown outcome."""
         ...
 
     def inputs(self, keys: Keys, given: Given) -> tuple[float, ...] | Floats:
@@ -111,7 +111,7 @@ class RowDynamics:
         return ObservedRow(keys[row], chances[row], successor, chance)
 
     def beyond(self, given: ObservedRow) -> ObservedRow:
-        """Return an observed row without an observation, because the noise is unknown."""
+        """Return `NOTHING`, because nothing is observed about the noise of later steps."""
         del given
         return NOTHING
 
@@ -126,11 +126,11 @@ class RowDynamics:
         return False
 
     def move(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Ints:
-        """Return the outcomes [n] of the races of the rows (see `race`)."""
+        """Return the next states [n], which are the outcomes of the particles' rows (see `race`)."""
         return race(keys.seed, STATE, keys.step, keys.particles, self.rows.entries(states, actions), given)
 
     def unrecorded(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Bools:
-        """Return False [n]; exact answers report the recorded data of rows (docs/semantics.md, section 13.6)."""
+        """Return False [n], because for rows the exact answers report this (docs/semantics.md, section 13.6)."""
         del keys, actions, given
         return np.zeros(len(states), dtype=np.bool_)
 
@@ -139,7 +139,7 @@ class RowDynamics:
 class _Known:
     """Information about a step of a world: the inputs and, if the outcome was observed, the noise.
 
-    `ahead`: number of steps between the recorded inputs and this step, if this step's inputs are resampled.
+    `ahead`: number of steps from the recorded inputs to this step, if this step's inputs are resampled; else 0.
     """
 
     inputs: tuple[float, ...]
@@ -171,7 +171,7 @@ class WorldDynamics:
         return _Known(pair.inputs, self.world.abduce(pair, successor))
 
     def beyond(self, given: _Known) -> _Known:
-        """Return the inputs that the world forecasts, or the inputs from which the next inputs are resampled."""
+        """Return the forecast inputs or, if the world resamples inputs, the known inputs with `ahead` larger by 1."""
         if self.world.recorded_steps:
             return _Known(given.inputs, ahead=given.ahead + 1)
         return _Known(self.world.forecast(given.inputs))
@@ -201,7 +201,7 @@ class WorldDynamics:
         return moved
 
     def unrecorded(self, keys: Keys, states: Floats, actions: Ints, given: _Known) -> Bools:
-        """Return for which particles the world extrapolates; a repetition of the observed step is no extrapolation."""
+        """Return for which particles the world extrapolates. To repeat the observed step is no extrapolation."""
         if not self.world.learned_from:
             return np.zeros(len(states), dtype=np.bool_)
         found = self.world.unrecorded(states, actions, self.inputs(keys, given))
@@ -211,7 +211,7 @@ class WorldDynamics:
         """Return the inputs [i] of a step or, if inputs are resampled, the inputs of each particle [n, i]."""
         if not given.ahead:
             return given.inputs
-        last = keys.step - given.ahead  # one key for all steps, so that a particle's inputs come from one recording
+        last = keys.step - given.ahead  # the same key at all steps: a particle's inputs are all from one recording
         chances = uniforms(keys.seed, INPUTS, last, keys.particles, np.zeros(1, dtype=np.int64))[:, 0]
         return self.world.resample(given.inputs, given.ahead, chances)
 
@@ -239,7 +239,7 @@ class WorldDynamics:
     def _happened(self, noise: Abduction, states: Floats, actions: Ints) -> Bools:
         """Return which particles repeat the observed step.
 
-        Their successor is not computed, because `step` may round.
+        Their successor is copied and not computed, because `step` may round.
         """
         if self._observed is not self:
             return np.zeros(len(states), dtype=np.bool_)

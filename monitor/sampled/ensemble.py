@@ -1,11 +1,11 @@
-"""Particles: many sampled worlds at once, advanced along the observed path and beyond it.
+"""Advance particles, which are many sampled worlds at once, along the observed path and beyond it.
 
 Each particle is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures),
 with its remaining obligation and the reward collected so far. Particles follow the rules of
-`monitor.causal.CounterfactualWorld`, with noise instead of distributions: posterior noise up to the last observed pair,
-prior noise after it.
+`monitor.causal.CounterfactualWorld`, but draw noise instead of computing distributions: posterior noise up to the last
+observed transition, prior noise after it.
 
-As long as no particle needs separate noise, all particles are the same path, which is stored once.
+As long as no particle needs noise, all particles are the same path, which is stored once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LabelFunction = Callable[[int, AnyArray, Ints], Ints]
 """(offset, states [n], actions [n]) -> label sets [n], as bit masks."""
 
 MAX_DENSE_COLUMNS = 1 << 6
-"""Up to this number of label sets, each has a column in a step table: 50 MB for an automaton of 200,000 obligations."""
+"""Largest number of possible label sets for which a step table has a column for each: 50 MB for 200,000 obligations."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class SampledWorld:
         nominal_from: the offset at which the intervention ends; None if it never ends.
         nominal: the deployed policy.
         dynamics: the dynamics of particles.
-        rewards: R(s, a, s') of n transitions; from the main model, even with other dynamics.
+        rewards: function that returns R(s, a, s') of n transitions in the main model, even with other dynamics.
         acted: the policies that acted at the observed offsets; empty if nominal acted at all of them.
-        begins: the offset at which the intervention begins; phases are counted from this offset.
+        begins: the offset at which the intervention begins. Offsets in `phases` and `nominal_from` are counted from it.
     """
 
     phases: tuple[tuple[int | None, Decisions], ...]
@@ -69,13 +69,13 @@ class SampledWorld:
 
 
 def decided_at(policy: Decisions, pair: Pair) -> Ints | Floats:
-    """Return the choice of a policy at an observed pair: an action [1], or a distribution [1, A]."""
+    """Return the choice of a policy in the state of an observed pair: an action [1], or a distribution [1, A]."""
     here = np.asarray(pair[0])[np.newaxis]
     return policy.decide(with_inputs(here, pair.inputs) if sees_inputs(policy) and isinstance(pair, Moment) else here)
 
 
 class StepTable:
-    """The steps of an automaton as a table, for many obligations at once; filled on demand."""
+    """Table of the steps of an automaton, for many obligations at once. Entries are computed when they are needed."""
 
     def __init__(self, automaton: Automaton) -> None:
         self.automaton = automaton
@@ -106,7 +106,7 @@ class StepTable:
         return counts
 
     def _columns(self, masks: Ints) -> Ints:
-        """Return the column of each label set, numbered in order of appearance if there are too many possible sets."""
+        """Return the column of each label set, if columns are numbered in the order in which label sets occur."""
         different, back = np.unique(masks, return_inverse=True)
         for mask in different.tolist():
             self._column_of.setdefault(mask, len(self._column_of))
@@ -164,7 +164,7 @@ class Ensemble:
     def apart(self, particles: range) -> Ensemble:
         """Return a copy with separate particles, each with its own noise; `particles`: numbers that key the noise.
 
-        A range of particles may be divided into parts in any way.
+        A particle does not depend on the others, so a range of particles may be divided into parts in any way.
         """
         assert not self._apart, "particles are told apart once"
         new, count, open_ = copy(self), len(particles), len(self._open)
@@ -210,7 +210,7 @@ class Ensemble:
         return Keys(self._seed, self._first + self.offset, self._noise)
 
     def observe(self, pair: Pair, successor: State) -> bool:
-        """Advance by one observed transition, under its posterior noise.
+        """Advance by one observed transition, with noise from its posterior.
 
         Return False, and change nothing, if this needs noise and the particles are not apart.
         """
@@ -260,7 +260,7 @@ class Ensemble:
             pair, given = None, self._world.dynamics.beyond(given)
 
     def _step(self, pair: Pair | None, given: Given, ended: State | None) -> bool:
-        """Choose actions, read the label sets, draw the next states of the undecided particles.
+        """Choose the actions of the undecided particles, read their label sets, and draw their next states.
 
         Return False, and change nothing, if this needs noise and the particles are not apart.
         """

@@ -1,8 +1,9 @@
-"""Sampled answers to whether handing over will be too late: docs/semantics.md, sections 8.4 and 9.1.
+"""Sampled answers to whether handing over will be too late (docs/semantics.md, sections 8.4 and 9.1).
 
 A draw is a path of the nominal policy. At each state of this path, paths of the other policy are sampled with separate
-noise, until a test decides whether the other policy meets the goal from this state, or until `LOOKS` ends. A state
-without a decision counts once as met and once as missed. So a draw has a least and a greatest outcome.
+noise, until a test decides whether the other policy meets the goal from this state, or until the last of `LOOKS`. A
+draw has a least and a greatest outcome: if the test of a state decides nothing, the goal counts as met there for the
+least outcome, and as missed for the greatest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from monitor.sampled.scene import Ending, Scene
 from monitor.worlds import Moment
 
 LOOKS: Final = (64, 256, 1024)
-"""Numbers of draws of the other policy from a state, after which a test decides whether it meets the goal."""
+"""Numbers of draws of the other policy from a state after which a test may decide whether it meets the goal."""
 ERROR: Final = 1e-3
 """Probability that any of the tests of one draw is wrong."""
 APART: Final = 1 << 63
@@ -42,7 +43,7 @@ class TooLate:
     Args:
         scene: the worlds from which to sample.
         goal: the whole goal.
-        given: the goal `F@0.Q` in it.
+        given: the goal `F@0.Q` inside the whole goal.
         steps: the step table of `Q`.
         last: the last observed pair.
         number: the number of the last observed step in the episode.
@@ -90,7 +91,7 @@ class TooLate:
 
     @cached_property
     def certain(self) -> float | None:
-        """The outcome, if no sampled world needs noise, so that all have the same outcome; else None."""
+        """The outcome, if no draw needs noise, so that all draws have the same outcome; else None."""
         nominal = self._trunk.copied()
         for offset, known in enumerate(nominal.follow(self._last, self._ended)):
             inputs = self._dynamics.inputs(nominal.keys, known)
@@ -139,7 +140,7 @@ class TooLate:
         return least, most
 
     def _truths(self, offset: int, states: AnyArray, numbers: Ints, last: Pair) -> Ints:
-        """Return for each state [n] 1 if the other policy meets the goal, -1 if it misses the goal, 0 if undecided."""
+        """Return for each of n states 1 if the other policy meets the goal, -1 if it misses it, 0 if undecided."""
         truths, sums, done = np.zeros(len(states), dtype=np.int64), np.zeros(len(states)), 0
         for look in LOOKS:
             width = look - done
@@ -155,7 +156,7 @@ class TooLate:
         return truths
 
     def _pair(self, offset: int, inputs: tuple[float, ...]) -> Pair:
-        """Return the pair at which the other policy takes over: the last pair, or at later offsets only the inputs."""
+        """Return the pair at which the other policy takes over: the last pair; at later offsets, only its inputs."""
         return self._last if offset == 0 else Moment((), None, inputs)
 
 
@@ -180,9 +181,9 @@ class _StateTest:
 
 
 class _Limits(NamedTuple):
-    """With at most `below` successes the probability is known to be below the bound.
+    """Numbers of successes at which a test decides.
 
-    With at least `above` successes it is known to be above.
+    With at most `below` successes, the probability is below the bound; with at least `above` successes, it is above.
     """
 
     below: int
@@ -206,7 +207,7 @@ class _Clock:
         self.start = TRUE + states
 
     def step(self, obligation: int, labels: int) -> int:
-        """Return the obligation with one state fewer left."""
+        """Return the next obligation, in which one state fewer is left."""
         del labels
         return obligation - 1
 
@@ -227,7 +228,7 @@ def _unread(offset: int, states: AnyArray, actions: Ints) -> Ints:
 
 
 def _alike(places: Ints, inputs: tuple[float, ...] | Floats) -> Iterator[tuple[Ints, tuple[float, ...]]]:
-    """Yield groups of places [n] with equal inputs, each with these inputs."""
+    """Yield the places [n] in groups with equal inputs, each group with its inputs."""
     if isinstance(inputs, tuple):
         yield places, inputs
         return

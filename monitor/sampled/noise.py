@@ -1,19 +1,19 @@
-"""Noise as a pure function of (seed, step, particle, next state), and the successors it selects.
+"""Noise is a pure function of (seed, step, particle, next state). It selects the successors of particles.
 
 A counter-based generator (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) converts a
-counter to noise. So nothing is stored or enumerated, and the order of calls does not matter. Two worlds that are
+counter to noise. So no noise is stored, and the order of calls does not matter. Two worlds that are
 compared share their noise, because they use the same counters. The noise of a step does not depend on the length of the
 path.
 
 The Gumbel-Max mechanism `argmax_j (log q_j + G_j)` is computed as a race of clocks: `e_j = exp(-G_j)` is exponential,
 and the smallest `e_j / q_j` wins. There is one raw exponential x_j for each next state. The top-down posterior, given
-that i won under the row p (docs/semantics.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, the others below M), is
+that i won under the row p (docs/semantics.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, all others below M), is
 
     e_i = x_i p_i,     e_j = x_j + x_i p_j  (which is x_j if p_j = 0),
 
 because M = -log x_i is the winner's value, and the clocks of the others continue from there.
 
-The loops at the end are compiled.
+The functions at the end are compiled.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 
 STATE, ACTION, POSTERIOR, INPUTS = 0, 1, 2, 3
-"""Kinds of noise: for the next state, for the choice of a stochastic policy, for the choice among weighted draws, for
-the inputs beyond the recorded inputs.
+"""Kinds of noise: for the next state, for the choice of a stochastic policy, for draws from a world's own posterior,
+and for the choice of inputs after the recorded ones.
 """
 
 LOW = 0xFFFFFFFF
 CELL = 2.0**-52
-"""Width of a cell. 52 of 64 bits are used, so that the middle of each cell is a float64 and never 0 or 1."""
+"""Width of the cells into which (0, 1) is divided; a uniform number is the middle of a cell. 52 of 64 bits are used, so
+that each middle is a float64 other than 0 and 1."""
 INFINITY = float("inf")
 
 
@@ -60,7 +61,7 @@ NOTHING = ObservedRow(np.zeros(0, dtype=np.int64), np.zeros(0), -1, 0.0)
 def race(
     seed: int, kind: int, step: int, particles: Ints, entries: ParticleRows, evidence: ObservedRow = NOTHING
 ) -> Ints:
-    """Return the outcome [n] of each particle's row, under the noise of a step given the observation at this step.
+    """Return the outcome [n] of each particle's row, with the noise of a step, given what was observed at this step.
 
     Args:
         seed: 0 to 2**64 - 1.
@@ -80,7 +81,7 @@ def race(
 
 
 def uniforms(seed: int, kind: int, step: int, particles: Ints, keys: Ints) -> Floats:
-    """Return the raw uniforms v [n, k] in (0, 1) of particles [n] and outcomes [k]; exponentials are -log(1 - v)."""
+    """Return uniform numbers v [n, k] in (0, 1) for particles [n] and outcomes [k]. Exponentials are -log(1 - v)."""
     drawn = np.empty((len(particles), len(keys)))
     _uniforms(seed, 4 * step + kind, particles, keys, drawn)
     return drawn
@@ -109,7 +110,7 @@ def posterior_gumbels(seed: int, kind: int, step: int, particles: Ints, keys: In
 
 def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
     """Return four 32-bit words of Philox4x32-10, from a counter of four words and a key of two words."""
-    low, m0, m1, w0, w1 = 0xFFFFFFFF, 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85  # local: constants also in C
+    low, m0, m1, w0, w1 = 0xFFFFFFFF, 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85  # constants in C too
     for _ in range(10):
         zero, two = m0 * c0, m1 * c2
         c0, c1, c2, c3 = (two >> 32) ^ c1 ^ k0, two & low, (zero >> 32) ^ c3 ^ k1, zero & low
@@ -118,7 +119,7 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
 
 
 def _pair(seed: int, step: int, particle: int, block: int) -> tuple[float, float]:
-    """Return the uniforms of two neighbouring outcomes, 2 * block and 2 * block + 1, from one counter."""
+    """Return the uniform numbers of the outcomes 2 * block and 2 * block + 1, from one counter."""
     high = (block >> 32) & (LOW >> 1)  # `block` has 63 of the 64 bits of an outcome
     a, b, c, d = philox(block & LOW, high, step & LOW, particle & LOW, seed & LOW, seed >> 32)
     even, odd = ((a << 32) | b) >> 12, ((c << 32) | d) >> 12
@@ -170,7 +171,7 @@ def _race(
             if q <= 0.0 or (key == outcome and p_outcome > 0.0):
                 continue
             if here and seen[here - 1] >= key:
-                here = 0  # for outcomes in an order that is not ascending
+                here = 0  # needed if outcomes are not ascending
             while here < len(seen) and seen[here] < key:
                 here += 1
             p = weights[here] if here < len(seen) and seen[here] == key else 0.0

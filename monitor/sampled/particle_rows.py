@@ -17,7 +17,7 @@ from monitor.sampled.simulator import Simulator, VectorSimulator
 
 ROW_SUM_TOLERANCE = 1e-9
 PADDING = np.iinfo(np.int64).max
-"""Represents a state of probability 0; it is larger than all other states."""
+"""Replaces each state of probability 0 in a row; it is larger than all other states."""
 MAX_CACHED = 1 << 18
 """Largest number of rows of a simulator in the cache. If there are more, the cache is cleared."""
 
@@ -35,7 +35,7 @@ class RowSource(Protocol):
         ...
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """Return for each of n states whether it carries a label, [n]."""
+        """Return whether n states have a label, [n]."""
         ...
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:
@@ -52,14 +52,14 @@ class ModelRows:
         self._keys = None if model.transition_rewards is None else transition_keys(rows)
 
     def entries(self, states: Ints, actions: Ints) -> ParticleRows:
-        """Return the model's own arrays."""
+        """Return the rows as slices of the model's own arrays."""
         rows = states * self.model.actions + actions
         begin, end = self.model.indptr[rows], self.model.indptr[rows + 1]
         _refuse(begin == end, states, actions, None)
         return ParticleRows(begin, end, self.model.successors, self.model.probabilities)
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """Return for each of n states whether it carries a label, [n]."""
+        """Return whether n states have a label, [n]."""
         marks: Bools = self.model.labels[label][states]
         return marks
 
@@ -75,7 +75,7 @@ class ModelRows:
 
 
 class VectorRows:
-    """Rows of a model that is called for many states at once. Each row is checked; the ModelError names the pair."""
+    """Rows of a model that is called for many states at once. A wrong row raises ModelError, which names the pair."""
 
     def __init__(self, simulator: VectorSimulator) -> None:
         self.simulator, self.labels = simulator, simulator.labels
@@ -91,7 +91,7 @@ class VectorRows:
         return ParticleRows(ends - keys.shape[1], ends, keys.ravel(), chances.ravel())
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """Return for each of n states whether it carries a label, [n]."""
+        """Return whether n states have a label, [n]."""
         marks = np.asarray(self.simulator.holds(label, states), dtype=np.bool_)
         if marks.shape != states.shape:  # NumPy might broadcast the wrong shape to all states
             raise ModelError(f"label {label!r}: {marks.shape} truths for {len(states)} states")
@@ -107,7 +107,7 @@ class VectorRows:
 
 
 class SimulatorRows:
-    """Rows of a simulator that is called for one state at a time, once for each row as long as the cache has space."""
+    """Rows of a simulator that is called for one pair at a time. Each row is computed once, if the cache has space."""
 
     def __init__(self, simulator: Simulator, limit: int = MAX_CACHED) -> None:
         self.simulator, self.labels, self._limit = simulator, simulator.labels, limit
@@ -115,13 +115,13 @@ class SimulatorRows:
         self._clear()
 
     def entries(self, states: Ints, actions: Ints) -> ParticleRows:
-        """Return rows from the cache. Missing rows are added first."""
+        """Return the rows as slices of the cache. Rows that it lacks are added first."""
         slots = self._slots(states, actions)
         ends = self._ends[slots]
         return ParticleRows(ends - self._lengths[slots], ends, self._keys, self._chances)
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """Return for each of n states whether it carries a label, [n]."""
+        """Return whether n states have a label, [n]."""
         return self._holds[label](states)
 
     def rewards(self, states: Ints, actions: Ints, successors: Ints) -> Floats:

@@ -27,7 +27,7 @@ BLOCK = 1 << 16
 
 
 class Sampler:
-    """Samples outcomes of queries on one scene.
+    """Sampler of the outcomes of queries on one scene.
 
     Args:
         scene: the worlds from which to sample.
@@ -60,12 +60,12 @@ class Sampler:
             first_seq: the number of the first pair's step in the episode, which is a key of the noise.
             terminated: whether the episode has ended in the last state, which is absorbing from then on.
             acted: names of the policies that acted at the pairs; empty if nominal acted at all of them.
-            begins: number of steps from the goal's offset to the intervention; nothing is changed before it.
+            begins: number of steps from the goal's offset to the intervention.
             watched: whether `Question.left` will be called.
 
         Raises:
             PathError: an observed transition is impossible.
-            LimitError: a nested quantity looks back, or `handover` is between two stochastic policies.
+            LimitError: a nested quantity looks back, or both policies of `handover` are stochastic.
             FormulaError: a quantity other than `handover` is nested in a path of a simulated model.
             PolicyError, ModelError: a simulator or its policy breaks its contract.
         """
@@ -124,14 +124,14 @@ class Sampler:
 
 
 class Question:
-    """A goal on a path, with its outcomes in sampled worlds: one world for a change, two worlds for a difference."""
+    """A goal on a path, with its outcomes in the world of its intervention, or in two worlds for a difference."""
 
     def __init__(self, worlds: Sequence[_SampledWorld]) -> None:
         self._worlds = worlds
 
     @cached_property
     def certain(self) -> float | None:
-        """The outcome, if no sampled world needs noise, so that all have the same outcome; else None."""
+        """The outcome, if no particle needs noise, so that all particles have the same outcome; else None."""
         outcomes = [world.certain for world in self._worlds]
         return None if None in outcomes else _difference(outcomes)
 
@@ -167,7 +167,7 @@ AnyQuestion = Question | TooLate
 
 
 class _SampledWorld:
-    """A measure in the world of one change, from the intervention state `path[0]` on, whose step has number `first`."""
+    """A measure in the world of one intervention. It begins in `path[0]`; `first`: the number of this pair's step."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class _SampledWorld:
 
     @cached_property
     def certain(self) -> float | None:
-        """The outcome, if no particle needs noise."""
+        """The outcome, if no particle needs noise; else None."""
         whole = self._observed == len(self._path) - 1
         found = self._trunk.outcomes(self._path[-1], self._ended) if whole else None
         return None if found is None else float(found[0])
@@ -220,9 +220,9 @@ class _SampledWorld:
         return ensemble
 
     def _advance(self, ensemble: Ensemble, observed: int) -> int:
-        """Observe the pairs from number `observed` to the one before the last; return the number observed then.
+        """Advance over the path's transitions from number `observed` on; return how many are then observed.
 
-        Stop at a pair that needs noise if the particles are not apart.
+        If the particles are not apart, stop at the first transition that needs noise.
         """
         for position in range(observed, len(self._path) - 1):
             if not ensemble.observe(self._path[position], self._path[position + 1][0]):

@@ -1,4 +1,4 @@
-"""Scenes: an enumerated or simulated model with its policies, as worlds from which particles are sampled."""
+"""A scene makes worlds from which particles are sampled, from an enumerated or simulated model and its policies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Scene(Protocol):
         ...
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
-        """Return the world of a change."""
+        """Return the world of an intervention."""
         ...
 
     def automaton(self, measure: Measure) -> Automaton:
@@ -55,11 +55,11 @@ class Scene(Protocol):
         ...
 
     def labels(self, measure: Measure, change: InterventionRef, ending: Ending | None) -> LabelFunction:
-        """Return the function of the label sets of a measure's automaton, in the world of a change."""
+        """Return the function that computes label sets for a measure's automaton, in the world of an intervention."""
         ...
 
     def holds(self, label: str, states: AnyArray) -> Bools:
-        """Return whether states carry a label, [n]."""
+        """Return whether states have a label, [n]."""
         ...
 
     def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
@@ -83,15 +83,15 @@ class Enumerated:
         )
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
-        """Return the world of a change; `acted`: names of the policies that acted from the intervention on."""
+        """Return the world of an intervention; `acted`: names of the policies that acted from it on."""
         return self._worlds.world(change, acted)
 
     def automaton(self, measure: Measure) -> Automaton:
-        """Return the automaton of the exact engine, so that label sets have the same meaning."""
+        """Return the automaton of the exact engine, so that label sets have the same meaning in both engines."""
         return self._evaluators.value_table(self._evaluators.nominal(None, 0), measure).automaton
 
     def labels(self, measure: Measure, change: InterventionRef, ending: Ending | None) -> LabelFunction:
-        """Return the function of label sets. The exact engine decides nested quantities."""
+        """Return the function that computes label sets. The exact engine decides where nested quantities hold."""
         automaton = self.automaton(measure)
         if not has_nested(measure):
             return LabelAtoms(automaton, self._worlds.main)
@@ -111,7 +111,7 @@ class Enumerated:
         return labels
 
     def holds(self, label: str, states: AnyArray) -> Bools:
-        """Return whether states carry a label, [n]."""
+        """Return whether states have a label, [n]."""
         return self._worlds.main.holds(label, states)
 
     def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
@@ -120,7 +120,7 @@ class Enumerated:
 
 
 class Simulated:
-    """A model that cannot be enumerated, with policies that decide in batches.
+    """A model that cannot be enumerated, with policies that decide for many states at once.
 
     Args:
         model: a `Simulator`, a `VectorSimulator` for many states at once, or a world with numbers.
@@ -169,7 +169,7 @@ class Simulated:
                     raise error_at(_unknown("label", atom.name, self._worlds.main.labels), text, atom.at)
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
-        """Return the world of a change; `acted`: names of the policies that acted from the intervention on."""
+        """Return the world of an intervention; `acted`: names of the policies that acted from it on."""
         return self._worlds.world(change, acted)
 
     def automaton(self, measure: Measure) -> Automaton:
@@ -179,9 +179,9 @@ class Simulated:
         return self._automata[measure]
 
     def labels(self, measure: Measure, change: InterventionRef, ending: Ending | None) -> LabelFunction:
-        """Return the function of label sets.
+        """Return the function that computes label sets.
 
-        Raises FormulaError for a nested quantity, because its truth would need samples within each sample.
+        Raises FormulaError for a nested quantity, because to decide it, each sample would need samples of its own.
         """
         del change, ending
         if measure not in self._labels:
@@ -192,15 +192,15 @@ class Simulated:
         return self._labels[measure]
 
     def label_sets(self, automaton: Automaton) -> LabelAtoms:
-        """Return the label sets of states, for an automaton whose atoms are all labels."""
+        """Return the function that computes label sets, for an automaton whose atoms are all labels."""
         return LabelAtoms(automaton, self._worlds.main)
 
     def holds(self, label: str, states: AnyArray) -> Bools:
-        """Return whether states carry a label, [n]."""
+        """Return whether states have a label, [n]."""
         return self._worlds.main.holds(label, states)
 
     def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
-        """Return True unless the path is replayed, because a simulated policy may be stochastic."""
+        """Return True for every intervention, because a simulated policy may be stochastic."""
         del measure
         return change.kind != "nominal"
 
@@ -222,7 +222,7 @@ class Simulated:
 
 
 class _Worlds:
-    """The world of each intervention, with the policy that acts and the dynamics."""
+    """Makes the world of each intervention, with its policies and dynamics."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class _Worlds:
         self._action = action
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
-        """Return the world of a change, as `monitor.causal.Law.under` defines it for the policies that acted."""
+        """Return the world of an intervention, as `monitor.causal.Law.under` defines it for the policies that acted."""
         # `SampledChecker` has checked that an unknown policy cannot influence the outcome, so nominal replaces it.
         who = tuple(self.policies.get(name, self.policies["nominal"]) for name in acted)
         return replace(self._world(change), acted=who)
@@ -271,7 +271,7 @@ class _Worlds:
 
 
 class LabelAtoms:
-    """Label sets of states [n], or of one state, for an automaton whose atoms are all labels."""
+    """Function that computes the label sets of states, for an automaton whose atoms are all labels."""
 
     def __init__(self, automaton: Automaton, dynamics: ParticleDynamics) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]

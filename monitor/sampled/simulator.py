@@ -19,7 +19,7 @@ MAX_NUMBERED = 10_000_000
 
 @runtime_checkable
 class Simulator(Protocol):
-    """A model called for one state at a time. Results are cached, so it is called once for each (state, action)."""
+    """A model called for one state at a time. Its rows are cached, so it is called once for each (state, action)."""
 
     @property
     def actions(self) -> int:
@@ -36,7 +36,7 @@ class Simulator(Protocol):
         ...
 
     def holds(self, label: str, state: int) -> bool:
-        """Return whether a state carries a label."""
+        """Return whether a state has a label."""
         ...
 
     def reward(self, state: int, action: int) -> float:
@@ -63,7 +63,7 @@ class VectorSimulator(Protocol):
         ...
 
     def holds(self, label: str, states: Ints) -> Bools:
-        """Return whether the states carry a label, [n]."""
+        """Return whether the states have a label, [n]."""
         ...
 
     def rewards(self, states: Ints, actions: Ints) -> Floats:
@@ -103,7 +103,7 @@ class HashableSimulator(Protocol[State]):
 class NumberedSimulator(Generic[State]):
     """A `Simulator` over numbers, made from a simulator whose states are hashable and have a unique, stable `repr`.
 
-    The number of a state is computed from its `repr`, not from the order of appearance, on which noise must not depend.
+    The number of a state is computed from its `repr`, because noise must not depend on the order in which states occur.
 
     >>> number_of(("bishop", 3)) == number_of(("bishop", 3))
     True

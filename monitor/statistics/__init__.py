@@ -1,10 +1,10 @@
 """Decisions from samples: sequential tests, sample sizes, intervals, and error rates over a stream.
 
-Samples are arguments. Nothing here draws random numbers, reads a clock or knows formulas. A decision is True, False, or
-None if the test is undecided after the given samples.
+Samples are arguments. Nothing here draws random numbers, reads a clock or knows formulas.
 
-A sequential test has one method: `decide(samples)`, for many tests at once [..., N]. It returns the number of samples
-used and the side; samples after the one that decides do not matter.
+A sequential test has one method, `decide(samples)`, which runs many tests at once on samples [..., N]. For each test it
+returns the number of samples used and the side: 1 (true), -1 (false) or 0 (undecided). Samples after the one that
+decides do not matter.
 
 Which test to use:
 

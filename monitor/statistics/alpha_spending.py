@@ -1,26 +1,26 @@
-"""Alpha spending: tests at every message of an endless stream, with one false-alarm rate for the whole stream.
+"""Alpha spending allows tests at every message of an endless stream, with one false-alarm rate for the whole stream.
 
 A test repeated at every message raises an unlimited number of false alarms. At alpha = 0.05, it raises about 500 in
 10,000 messages. Here, test n of a stream rejects a true formula with probability at most
 alpha_n = alpha (1/log2(n+1) - 1/log2(n+2)).
 
-Proof. The fractions telescope: the fractions of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(any test rejects a
-true formula) <= sum of alpha_n < alpha, for any number of messages. The tests may depend on each other, because paths
-overlap and noise is reused. The union bound needs no independence. Test n is made at alpha_n (1 - beta), which
-compensates for the factor by which Wald's thresholds may exceed the error rate (see `Strength`). QED
+Proof. The sum telescopes: the fractions alpha_n/alpha of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(any test
+rejects a true formula) <= sum of alpha_n < alpha, for any number of messages. The tests may depend on each other,
+because paths overlap and noise is reused; the union bound needs no independence. Test n is made at alpha_n (1 - beta),
+because with Wald's thresholds the actual error rate may exceed the nominal rate by a factor (see `Strength`). QED
 
-Each test requires that its samples follow the world of its query, given this query. If an agent reacts to alarms, later
-queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, "true" means beyond the
-indifference region. `ThresholdBets` has no indifference region.
+Each test requires that, given its query, its samples have the distribution of the query's world. If an agent reacts to
+alarms, later queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, "true" means beyond
+the indifference region. `ThresholdBets` has no indifference region.
 
-Beta, the probability of accepting a false formula, is not bounded over the stream, only for each test. A failure that
-lasts is tested again at the next message. With k formulas on one stream, alpha bounds the rate of each formula. To
+Beta, the probability of accepting a false formula, is bounded for each test, but not over the stream. If a failure
+lasts, it is tested again at the next message. With k formulas on one stream, alpha bounds the rate of each formula. To
 bound the probability for all k together, use alpha/k for each formula.
 
-Cost. To reject, the likelihood ratio of test n must reach A ~ 1/alpha_n. A single test with alpha = 0.05 needs 3.0
-nats. Test n needs log(alpha/alpha_n) nats more: 14.0 at the 10,000th test, 19.4 at the millionth. The usual weights
-6/(pi n)^2 would need 18.9 and 28.1. If the formula is true, the test ends at B ~ beta, which is nearly the same for all
-n. So the common verdict costs the same as in a single test.
+Cost. Test n rejects when its likelihood ratio reaches A ~ 1/alpha_n. A single test with alpha = 0.05 needs evidence of
+log A = 3.0 nats. Test n needs log(alpha/alpha_n) nats more: 14.0 at the 10,000th test, 19.4 at the millionth. The usual
+weights 6/(pi n)^2 would need 18.9 and 28.1. If the formula is true, the test ends at B ~ beta, which is nearly the same
+for all n. So the usual verdict, "true", costs the same as in a single test.
 
 A test that is still undecided after its last sample also spends its fraction of alpha.
 """

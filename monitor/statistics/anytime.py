@@ -5,13 +5,13 @@ capital, Theorem 3, with the predictable plug-in bets of their Section 4.2.
 
 To test that the mean of samples x in [0, 1] is at most m, bet against this hypothesis. The wealth is 1 at the start.
 Each sample multiplies the wealth by 1 + bet (x - m), where the bet is chosen before the sample is seen. If the mean is
-at most m, the wealth is a nonnegative supermartingale. By Ville's inequality, the probability that it ever reaches
-1/alpha is then at most alpha. `up` bets that the mean is larger than m, and `down` bets that it is smaller. Bets are
-truncated to c/m (or c/(1 - m)), c = 1/2, so that wealth stays positive.
+at most m, the wealth is a nonnegative supermartingale. By Ville's inequality, the probability that it reaches 1/alpha
+at any time is then at most alpha. `up` bets that the mean is larger than m, and `down` bets that it is smaller. Bets
+are truncated to c/m (or c/(1 - m)), c = 1/2, so that wealth stays positive.
 
 With these bets, the wealth of `up` decreases in m and the wealth of `down` increases in m. So the means that neither
-bet rejects form an interval. Its ends are found by bisection over any set of points. If an end lies between two points,
-the outer point is the valid end.
+bet rejects form an interval. Its ends are found by bisection over a set of points. If an end lies between two points,
+the outer point is used, so that the interval stays valid.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import in_open_unit
 
 TRUNCATION = 0.5
-"""Largest fraction of the wealth that a bet stakes: the paper's c, for which it recommends 1/2 or 3/4."""
+"""Largest fraction of the wealth that a bet may lose: the paper's c, for which it recommends 1/2 or 3/4."""
 
 
 def predicted(values: Floats) -> tuple[Floats, Floats]:
-    """Return the mean and variance [..., N] estimated before each of values [..., N] in [0, 1].
+    """Return the mean and variance [..., N], estimated before each of the values [..., N] in [0, 1] is seen.
 
     Estimates include one additional sample 1/2 and one additional square 1/4. The variance is from the sum of
-    (x_i - mean of the first i)^2. Bets of any size are valid. Bets that follow from these estimates make the interval
-    nearly as narrow as possible.
+    (x_i - mean of the first i)^2. Bets of any size are valid. Bets whose size is chosen by these estimates make the
+    interval nearly as narrow as possible.
     """
     count = np.arange(values.shape[-1] + 1)
     start = np.zeros((*values.shape[:-1], 1))
@@ -62,14 +62,14 @@ def bet_sizes(level: float, values: Floats) -> Floats:
 def log_wealth_up(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
     """Return the increments of the log wealth of `up`, the bet that the mean is above `points`."""
     m = np.asarray(points, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # at the boundary the bet cannot lose, so it is not truncated
+    with np.errstate(divide="ignore"):  # at m = 0 the bet cannot lose, so it is not truncated
         return np.asarray(np.log1p(np.minimum(sizes, TRUNCATION / m) * (values - m)))
 
 
 def log_wealth_down(values: Floats, sizes: Floats, points: ArrayLike) -> Floats:
     """Return the increments of the log wealth of `down`, the bet that the mean is below `points`."""
     m = np.asarray(points, dtype=np.float64)
-    with np.errstate(divide="ignore"):  # at the boundary the bet cannot lose, as in `log_wealth_up`
+    with np.errstate(divide="ignore"):  # at m = 1 the bet cannot lose, so it is not truncated
         return np.asarray(np.log1p(np.minimum(sizes, TRUNCATION / (1.0 - m)) * (m - values)))
 
 
@@ -80,7 +80,7 @@ def log_wealth(values: Floats, sizes: Floats, points: ArrayLike) -> tuple[Floats
 
 @dataclass(frozen=True)
 class ConfidenceSequence:
-    """Confidence sequence: P(at some time the mean of samples in [lo, hi] lies outside the interval) <= alpha.
+    """Confidence sequence for the mean of samples in [lo, hi]: P(the interval misses it at some time) <= alpha.
 
     `points`: number of points of a grid on which the interval's ends lie. The ends are at most one grid step outside
     the exact ends. Raises ConfigError unless `alpha` is in (0, 1), lo < hi, and there are at least two points.
@@ -101,11 +101,11 @@ class ConfidenceSequence:
             raise ConfigError(f"points must be 2 or more, not {self.points}")
 
     def interval(self, values: ArrayLike) -> tuple[float, float]:
-        """Return the interval after values [N], with a look after each value. Raises InputError outside [lo, hi].
+        """Return the intersection of the intervals after each of the values [N].
 
-        The interval only shrinks with more values. With probability at most alpha, the interval misses the mean; then
-        it may be empty. Its ends are found by bisection, because the wealth of `up` decreases and the wealth of `down`
-        increases from point to point.
+        More values can only shrink it. With probability at most alpha, it misses the mean; it may then be empty. Its
+        ends are found by bisection, because the wealth of `up` decreases and the wealth of `down` increases from point
+        to point. Raises InputError if a value is outside [lo, hi].
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.size:

@@ -1,4 +1,4 @@
-"""The two sides of a bet on a transition: the model's probability, and the counts of what was observed.
+"""What a bet on a transition depends on: the model's probability, and the counts of the observed transitions.
 
 `monitor.statistics.model_betting` defines the bets. Compiled.
 """
@@ -16,11 +16,11 @@ import numpy as np
 PRIOR: Final = 32.0
 """c: weight of the model's probabilities against the counts of a row, in steps."""
 MEMORY: Final = 256
-"""Steps of a row after which its counts are halved."""
+"""Number of steps from a row after which the row's counts are halved."""
 MAX_TRANSITIONS: Final = 16_384
-"""Largest number of transitions counted, because a snapshot has all counts. One more transition clears all counts."""
+"""Largest number of transitions counted, because a snapshot has all counts. With one more, all counts are cleared."""
 DENSE: Final = 2048
-"""Up to this number of transitions of a model, counts are arrays: 16 KiB for each agent."""
+"""If a model has at most this number of rows and of transitions, counts are arrays of at most 16 KiB."""
 
 
 class Departure(msgspec.Struct, frozen=True):
@@ -38,9 +38,9 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class TransitionOdds:
-    """A transition of the model: its row, its index, 1/p (`odds`), and q/p of the two bets without counts.
+    """A transition of the model, with what the bets on it need.
 
-    `given`: whether the row is known exactly.
+    `odds`: 1/p. `flatter`, `sharper`: the factors q/p of the bets with these names. `given`: the row is known exactly.
     """
 
     def __init__(self, row: int, index: int, odds: float, flatter: float, sharper: float, *, given: bool) -> None:
@@ -53,7 +53,7 @@ class TransitionOdds:
 
 
 class Odds:
-    """Cache of the model's odds. The odds of a transition are computed when it occurs, and dropped if space is needed.
+    """Cache of the model's odds. They are computed when a transition occurs, and dropped if another needs their place.
 
     `starts`, `successors`, `probabilities`: as for `ModelTest`. `dense`: whether counts of transitions are arrays.
     """
@@ -74,7 +74,7 @@ class Odds:
         return AdaptiveBet(self, most, memory)
 
     def find(self, row: int, successor: int) -> TransitionOdds | None:
-        """Return the transition, None if the model lacks it."""
+        """Return the transition from a row to a successor; None if the model lacks it."""
         index = self.index_of(row, successor)
         return None if index < 0 else self.at(row, index)
 
@@ -90,7 +90,7 @@ class Odds:
         return _newest(self.starts, index, 0, len(self.starts))
 
     def index_of(self, row: int, successor: int) -> int:
-        """Return the index of a transition, -1 if the model lacks it; if there are two entries, the last one."""
+        """Return the index of a transition (the last if a row lists a successor twice); -1 if the model lacks it."""
         start = self.starts[row]
         index = _newest(self.successors, successor, start, self.starts[row + 1])
         return index if index >= start and self.successors[index] == successor else -1
@@ -107,7 +107,7 @@ class Odds:
 
 
 def _newest(ascending: Sequence[int], number: int, low: int, high: int) -> int:
-    """Return the last place in low:high at which the entry of `ascending` is at most `number`; low - 1 if none."""
+    """Return the last index in low:high at which `ascending` is at most `number`; low - 1 if there is none."""
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] <= number:
@@ -157,10 +157,10 @@ class PlaceCounts:
 
 
 class AdaptiveBet:
-    """Recent counts and the bet on them: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
+    """The bet that learns from recent counts: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
 
-    At most `most` transitions are counted. `prior`: c. `memory`: number of steps of a row after which the row's counts
-    are halved; None means `MEMORY`.
+    At most `most` transitions are counted. `prior`: c. `memory`: number of steps from a row after which the row's
+    counts are halved; None means `MEMORY`.
     """
 
     def __init__(self, odds: Odds, most: int, memory: int | None = None) -> None:

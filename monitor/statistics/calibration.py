@@ -47,9 +47,9 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class CalibrationCounts:
-    """Outcomes of followed forecasts, counted by bin of the forecast.
+    """Counts of forecasts and of their outcomes, in bins of the forecast.
 
-    `resolved`: number of forecasts with a known outcome. `dropped`: number of forecasts without a known outcome.
+    `resolved`: number of forecasts with a known outcome. `dropped`: number of forecasts whose outcome stays unknown.
 
     >>> counts = CalibrationCounts()
     >>> for came_true in (True, True, False):
@@ -78,8 +78,8 @@ class CalibrationCounts:
     def expected_brier(self) -> float:
         """Expected Brier score if the forecasts are calibrated: the mean of v (1 - v); NaN if no outcome is known.
 
-        A Brier score far above or below this value shows that the forecasts are not calibrated. A score near it shows
-        less. For example, forecasts of 1/2 always have the score 1/4.
+        A Brier score far above or below this value shows that the forecasts are not calibrated. A score near this value
+        does not show that they are: forecasts of 1/2 always have the score 1/4, which is also the expected score.
         """
         return self._expected / self.resolved if self.resolved else math.nan
 
@@ -111,9 +111,9 @@ class CalibrationCounts:
     def reliability(self, alpha: float = 0.05) -> list[Point]:
         """Return the points of the reliability diagram, lowest forecasts first; empty bins are left out.
 
-        Each interval has level 1 - `alpha` by itself, for a single look. The forecasts of a bin differ slightly, so the
-        number of them that come true is a sum of unequal Bernoulli variables. Its variance is smaller than the variance
-        of the binomial distribution that the interval assumes.
+        Each single interval has level 1 - `alpha`, for one look. The forecasts of a bin differ slightly, so the number
+        of them that come true is a sum of unequal Bernoulli variables. Its variance is smaller than the variance of the
+        binomial distribution that the interval assumes, so the interval is slightly too wide.
         """
         return [
             Point(n / BINS, (n + 1) / BINS, total / count, hits / count, clopper_pearson(hits, count, alpha), count)

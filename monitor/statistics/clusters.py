@@ -1,4 +1,4 @@
-"""Means of values in clusters, such as the steps of an episode. Values in the same cluster may depend on each other.
+"""Means of values that form clusters, such as the steps of an episode. Values of one cluster may depend on each other.
 
 The intervals are Student's t intervals from the residuals of clusters, not of single values (Cameron & Miller 2015, "A
 Practitioner's Guide to Cluster-Robust Inference", section II, with their correction for few clusters).
@@ -20,7 +20,7 @@ ERROR: Final = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a ratio over `clusters` clusters, with its interval. With fewer than two, the interval is infinite."""
+    """A mean or a ratio over `clusters` clusters, with its interval, which is infinite for fewer than two clusters."""
 
     value: float
     low: float
@@ -49,7 +49,7 @@ def ratio(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
 def proportion(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
     """Return the ratio of counts, as `ratio` does, with an interval within [0, 1].
 
-    The cases that `parts` [C] count are also counted in `wholes` [C].
+    `parts` [C] must count some of the cases that `wholes` [C] counts.
 
     If the proportion is 0 in all clusters, or 1 in all clusters, the residuals give no information. Then the interval
     is that of independent draws, one for each nonempty cluster (Clopper & Pearson 1934).

@@ -4,8 +4,8 @@ Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "B
 and R. Simmons (2006). To test a formula at <alpha, beta>, test its parts at these strengths:
 
 - not Phi: test Phi at <beta, alpha>;
-- a conjunction of N formulas: test each at <alpha/N, beta>. The conjunction is wrongly rejected if any of the N
-  formulas is wrongly rejected. It is wrongly accepted only if a false formula is accepted;
+- a conjunction of N formulas: test each at <alpha/N, beta>. The conjunction is wrongly rejected only if one of the N
+  formulas is wrongly rejected. It is wrongly accepted only if each false formula among them is wrongly accepted;
 - a disjunction of N formulas: test each at <alpha, beta/N>, by De Morgan.
 """
 
@@ -51,7 +51,7 @@ Tree = Leaf | Negation | Conjunction | Disjunction
 
 
 def strengths(tree: Tree, strength: Strength) -> dict[Hashable, Strength]:
-    """Return key -> strength that the test needs so that the combination has `strength`.
+    """Return, for each key, the strength that its test needs so that the combination has `strength`.
 
     A key that occurs more than once is tested once, at the smallest alpha and the smallest beta of its occurrences.
 
@@ -86,7 +86,7 @@ def _distribute(tree: Tree, strength: Strength, needed: dict[Hashable, Strength]
 
 
 def _flat(tree: Conjunction | Disjunction) -> list[Tree]:
-    """Return the parts. Parts of the same kind are replaced by their own parts, so that N is as small as possible."""
+    """Return the parts, with parts of the same kind replaced by their own parts."""
     return [inner for part in tree.parts for inner in (_flat(part) if isinstance(part, type(tree)) else [part])]
 
 

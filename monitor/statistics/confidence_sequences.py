@@ -5,8 +5,8 @@ for c successes in n draws,
 
     M_n = B(c + 1/2, n - c + 1/2) / (B(1/2, 1/2) p^c (1 - p)^(n - c))
 
-is a martingale that starts at 1. By Ville's inequality, the probability that it ever reaches 1 / alpha is at most
-alpha. The interval contains the p for which M_n is below this limit.
+is a martingale that starts at 1. By Ville's inequality, the probability that it reaches 1 / alpha at any time is at
+most alpha. The interval contains the p for which M_n is below this limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitor.arrays import Floats, Ints
 HALVINGS = 60
 """Steps of the bisection: an interval of length 1 becomes shorter than the spacing of floats near 1."""
 SHARES = 2.11
-"""At least the sum over n >= 1 of 1 / ((n + 1) ln(n + 1)^2), which is 2.10974..."""
+"""An upper bound of the sum over n >= 1 of 1 / ((n + 1) ln(n + 1)^2), which is 2.10974..."""
 
 
 def share(rank: Ints) -> Floats:
@@ -73,8 +73,8 @@ def unseen_mass(draws: npt.NDArray[np.generic], alpha: Floats) -> Floats:
     """Return upper bounds [n] of the mass of a fixed set that no draw has hit, valid at all times at once.
 
     `draws` [n]: number of draws; without draws the bound is 1. k draws miss a set of mass m with probability (1 - m)^k.
-    The bound 1 - alpha^(1/k) decreases in k, so it is wrong only if all draws miss up to the first k at which the bound
-    is below m.
+    The bound 1 - alpha^(1/k) decreases in k. Let k be the first number of draws at which it is below m. The bound is
+    wrong at some time only if the first k draws all miss the set, which has a probability below alpha.
     """
     with np.errstate(divide="ignore"):
         bound: Floats = -np.expm1(np.log(alpha) / draws)

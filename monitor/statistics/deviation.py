@@ -1,4 +1,4 @@
-"""Deviation of an agent's actions from a policy, over the agent's last steps and beyond the policy's own randomness.
+"""How much an agent's actions deviate from a policy over its last steps, beyond the randomness of the policy itself.
 
 At a step in state s the agent took action a. A draw from the policy pi would be another action with probability
 1 - pi(a|s). Two draws from pi differ with probability 1 - sum_b pi(b|s)^2. The difference of these probabilities,
@@ -8,10 +8,10 @@ At a step in state s the agent took action a. A draw from the policy pi would be
 is 0 on average if the agent draws from pi. Its variance is then sum_b pi(b|s)^3 - (sum_b pi(b|s)^2)^2. For a
 deterministic policy, x is 1 if the agent took another action, else 0, and the variance is 0. So the mean of x over the
 last steps is the fraction of steps on which the agent deviates from pi. `CHANCE` standard deviations are subtracted
-first, because they may be random (docs/semantics.md, section 11.3).
+from the sum of x first, because chance may explain that much (docs/semantics.md, section 11.3).
 
-This measure detects actions that the policy takes rarely or never. An agent that always takes the same one of several
-equally likely actions is not detected.
+This measure detects actions that the policy takes rarely or never. It does not detect an agent that always takes the
+same one of several equally likely actions.
 
 Compiled.
 """
@@ -28,12 +28,12 @@ import msgspec
 WINDOW: Final = 100
 """Number of last steps over which the fraction is computed."""
 LEAST: Final = 20
-"""With fewer steps, the fraction is 0, because one step of two would not be a meaningful half."""
+"""With fewer steps, the fraction is set to 0, because few steps do not give a meaningful fraction."""
 CHANCE: Final = 4.0
 """Number of standard deviations attributed to chance. If the agent follows the policy, one window in 30,000 exceeds
-it."""
+this number."""
 NOTABLE: Final = 0.1
-"""Fraction from which a deviation is reported: on the page, in the log, and by the alert CfmonAgentDeviates."""
+"""Smallest fraction that is reported on the page, in the log, and by the alert CfmonAgentDeviates."""
 
 
 class DeviationState(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +64,7 @@ class Deviation:
         self._excess = self._variance = 0.0  # sums over the last steps
         self._next = 0  # place of the next step
         self._held = array("d", bytes(16 * WINDOW))  # x of the last steps, then their variances
-        self._ring = self._held  # the same memory; compiled, a view of it
+        self._ring = self._held  # the same memory; in compiled code, a typed view of it
 
     def push(self, excess: float, variance: float) -> None:
         """Add a step, with x (`excess`) and the variance of x if the agent follows the policy."""

@@ -1,7 +1,7 @@
 """Test that all samples are equal. A t statistic cannot test this, because its standard error would be 0.
 
-If two interventions agree on every sampled path, all differences are 0. Other interventions may have differences that
-are all equal to some c.
+For example, if two interventions have the same outcome on every sampled path, all differences are 0. The differences
+may also all equal some other c.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures". They run "a dedicated SPRT to test that
 the probability of obtaining equal outcomes is equal to 1" for c = 0. Here c may be any number.
@@ -33,8 +33,8 @@ class EqualOutcome:
     """Test of H0: all samples equal one c, against H1: no c has a probability above 1 - delta.
 
     This is the Bernoulli test of `P >= 1`. The first sample defines c and is not counted. Each later sample that equals
-    c adds log(1 - delta) to the log ratio. The first sample that differs ends the test. So the test depends only on the
-    number of equal samples, which must reach `needed`. Under H1 this happens with probability at most
+    c adds log(1 - delta) to the log ratio. The first sample that differs ends the test. So H0 is accepted when the
+    number of equal samples reaches `needed`. Under H1 this happens with probability at most
     (1 - delta)^(needed - 1) <= beta/(1 - alpha). Under H0 the test never rejects. Raises ConfigError unless `delta` is
     in (0, 1).
 

@@ -5,15 +5,15 @@ tests of all agents together test the model. Let S_i be the wealth of agent i, s
 `cap` = alpha^-2/3. For every 0 <= f <= 1, the product of 1 - f + f S_i over the agents is a nonnegative supermartingale
 that starts at 1, because each step changes only one factor. The mean of these products over the `FRACTIONS` f is also
 such a supermartingale. When the mean reaches 1/alpha, the model is rejected. One agent multiplies the mean by at most
-`cap`. With a single agent, the mean reaches only about a quarter of `cap`, so a rejection needs at least two agents. A
-large f adds up weak evidence of all agents. A small f limits the effect of an agent with losses. After an agent is
-forgotten, only its losses remain, because a name that appears again must not count twice.
+`cap`. With a single agent, the mean reaches only about a quarter of `cap`, so a rejection needs at least two agents.
+With a large f, weak evidence of many agents adds up. With a small f, an agent with losses has little effect. After an
+agent is forgotten, only its losses are kept, so that an agent that returns under the same name does not count twice.
 
 To locate a contradiction, use `wrong_rows` (`monitor.statistics.row_tests`) and `wrong_agents`. Both use e-BH
-(`monitor.statistics.e_bh`). Agents come and go, and their future number is unknown. So the n-th agent to make a
-transition has the weight `part_of(n)`, which is fixed before its first step. The weights of any number of agents sum to
-at most 1. The evidence of an agent is the highest wealth of its own bets, adjusted. So the noises of agents may depend
-on each other, a list may be read at any time, and an agent that was rejected stays rejected.
+(`monitor.statistics.e_bh`). The future number of agents is unknown. So the n-th agent to make a transition has the
+weight `part_of(n)`, which is fixed before its first step. The weights of any number of agents sum to at most 1. The
+evidence of an agent is the highest wealth of its own bets, adjusted by `e_bh.adjusted`. For this reason the noises of
+agents may depend on each other, a list may be read at any time, and a rejected agent stays rejected.
 
 Compiled.
 """
@@ -36,7 +36,7 @@ from monitor.statistics.row_tests import RejectedRow, RowState, RowTests, joined
 from monitor.statistics.shared_tests import SharedTests
 
 FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
-"""f: fraction of the wealth at stake on each agent."""
+"""Values of f, the fraction of the wealth that is bet on each agent."""
 
 
 class FleetState(msgspec.Struct, frozen=True, array_like=True):
@@ -104,9 +104,9 @@ class FleetTest:
         self._lost = [0.0] * len(FRACTIONS)  # log of the losses of forgotten agents, for each fraction
 
     def alone(self) -> FleetTest:
-        """Return a new fleet for one agent, with nothing tested yet. Its counts are those of the agent's own test.
+        """Return a new fleet for one agent, which has not tested anything yet.
 
-        Single rows are not tested, which keeps the state small.
+        It counts as few transitions as the test of one agent, and does not test single rows, so its state is small.
         """
         other = FleetTest.__new__(FleetTest)
         other._alpha, other._impossible = self._alpha, self._impossible  # noqa: SLF001 - of this class
@@ -140,7 +140,7 @@ class FleetTest:
         return [] if self._shared.rows is None else [row for row, _ in self._shared.rows.rejected()]
 
     def wrong_rows(self, most: int | None = None) -> list[RejectedRow]:
-        """Return the first `most` of the rejected rows, with the deviation of each from the model."""
+        """Return the first `most` of the rejected rows, and how each deviates from the model."""
         return [] if self._shared.rows is None else self._shared.rows.wrong(most)
 
     def departures(self, most: int = 3) -> list[Departure]:
@@ -215,9 +215,9 @@ def joined_fleets(states: Sequence[FleetState]) -> FleetState:
     """Join several fleets to one fleet with all their agents. No agent may be tested in more than one fleet.
 
     The product over all agents is the product of the fleets' products, so it is still a supermartingale. Losses of
-    forgotten agents are factors of at most 1. So a loss that several fleets have can only prevent a rejection. A
-    rejection is kept. Counts may be combined in any way, because they were all made before the next step. Agents get
-    new numbers by `joined_number`.
+    forgotten agents are factors of at most 1. So if several fleets have the same loss, this can only make a rejection
+    harder. If one fleet has rejected the model, the joined fleet has too. Counts may be combined in any way, because
+    they are all known before the next step. Agents get new numbers by `joined_number`.
     """
     counts: dict[int, int] = {}
     for state in states:

@@ -1,21 +1,21 @@
-"""Test of a model for whose rows only bounds are known, such as a model learned from data.
+"""Test of a model if only bounds of its rows are known, for example because it was learned from data.
 
 The hypothesis is that each row is some distribution within its bounds, the same at every step. The bets are those of
 `monitor.statistics.model_betting`, at the odds of `monitor.statistics.interval_odds`. At these odds, no row within the
 bounds makes a bet profitable on average. So if the bounds are correct, the wealth is a nonnegative supermartingale. Let
-the bounds be correct with probability 1 - delta, and let the level be alpha. If the environment is the one of the data,
-the probability of a rejection is at most alpha + delta, at any time and for any policy.
+the bounds be correct with probability 1 - delta, and let the level be alpha. If the data are from the environment of
+the agent, the probability that the model is rejected at any time is at most alpha + delta, for any policy.
 
 These rules apply to a row with bounds:
 
-- A successor that was never recorded is not an impossible step. One entry stands for all such successors, and every bet
-  covers this entry. A wrong sensor reading may look like such a successor. So the upper bound of the entry is raised by
-  `impossible`, and the lower bounds of the other entries are lowered to match.
+- A step to a successor that was never recorded is not impossible. One entry of the row stands for all such successors,
+  and every bet covers this entry. A wrong sensor reading may look like such a successor. So the upper bound of the
+  entry is raised by `impossible`, and the lower bounds of the other entries are lowered to match.
 - `learned` begins with the probabilities that the data predict instead of the model's probabilities. `flatter` and
   `sharper` are powers of the probabilities that the data predict.
-- No step is impossible, so the two bets on glitches bet on successors that were never recorded. They use the recent
-  rate of such successors over all rows with bounds: (c p + m) / (c + n), for m of n steps. If this rate is within the
-  upper bound, the factor of these bets is 1.
+- No step is impossible, so the two bets on glitches bet on successors that were never recorded. They predict the recent
+  rate of such successors in all rows with bounds: (c p + m) / (c + n), if m of n recent steps had such a successor and
+  p is the entry's predicted probability. If this rate is within the upper bound, the factor of these bets is 1.
 
 A row without data has no bounds, so its steps are not tested. Compiled.
 """
@@ -33,7 +33,7 @@ from monitor.statistics.shared_tests import SharedTests
 
 
 class IntervalModelTest(ModelTest):
-    """Test of a model on the transitions of one of several agents; for some rows only bounds may be known.
+    """Test of a model on the transitions of one of several agents. For some rows, only bounds may be known.
 
     Args:
         odds: the model's odds, the same object as in `shared`.
@@ -56,7 +56,7 @@ class IntervalModelTest(ModelTest):
         self._steps = self._unrecorded = 0
 
     def covers(self, row: int) -> bool:
-        """Return whether there are data for the row."""
+        """Return whether steps from the row are tested: the row has data or is known exactly."""
         return self._intervals.unrecorded[row] != NO_DATA
 
     def step(self, row: int, successor: int) -> None:

@@ -1,14 +1,15 @@
-"""Odds against rows for which only bounds are known, such as the rows of a learned model.
+"""Odds of bets on rows for which only bounds are known, such as the rows of a learned model.
 
-The hypothesis about such a row is a set: all p with lower_k <= p_k <= upper_k. The opponent of a bet q is the member of
-the set that is nearest to q, that is, with the least sum of q_k log(q_k / p_k) (the reverse information projection):
+The hypothesis about such a row is a set: all p with lower_k <= p_k <= upper_k. The odds of a bet q are those of the
+member p* of the set that is nearest to q, that is, with the least sum of q_k log(q_k / p_k) (the reverse information
+projection):
 
     p*_k = lambda q_k, clipped to [lower_k, upper_k], with lambda such that the p*_k sum to 1.
 
 The factor of the bet is q_k / p*_k. For every p of the set, sum p_k q_k / p*_k <= 1. Proof: if p*_k was clipped to
 lower_k, then p_k >= p*_k and q_k / p*_k < 1 / lambda. If p*_k was clipped to upper_k, both inequalities are reversed.
-So the sum of (p_k - p*_k) q_k / p*_k is at most the sum of (p_k - p*_k) / lambda, which is 0. If the bet is itself in
-the set, its factor is 1, so it neither wins nor loses.
+So the sum of (p_k - p*_k) q_k / p*_k is at most the sum of (p_k - p*_k) / lambda, which is 0. If q is itself in the
+set, the factor is 1, so the bet neither wins nor loses.
 
 One entry of such a row stands for all successors that were never recorded, as in docs/semantics.md, section 13.2.
 
@@ -30,13 +31,13 @@ from monitor.statistics.betting_odds import AdaptiveBet, Odds, TransitionOdds
 UNRECORDED_CELL: Final = (1 << 32) - 1
 """A successor that no row has. It represents a state that the model does not have."""
 GIVEN: Final = -1
-"""Used instead of the entry of unrecorded successors if the row is known exactly."""
+"""Stands for the missing entry of unrecorded successors in a row that is known exactly."""
 NO_DATA: Final = -2
-"""Used instead of the entry of unrecorded successors if nothing is known about the row."""
+"""Stands for the missing entry of unrecorded successors in a row about which nothing is known."""
 
 
 class Bounds(NamedTuple):
-    """Bounds of each entry of a model's rows. For each row some distribution lies within the bounds.
+    """Bounds of each entry of a model's rows. At least one distribution lies within the bounds of each row.
 
     `unrecorded`: for each row, the index of its entry for all successors that were never recorded; or `GIVEN`, or
     `NO_DATA`.
@@ -48,17 +49,17 @@ class Bounds(NamedTuple):
 
 
 class IntervalOdds(Odds):
-    """Odds of a model for some of whose rows only bounds are known.
+    """Odds of a model, if only bounds are known for some of its rows.
 
     Args:
         starts, successors: as for `ModelTest`.
-        expected: for given rows the known probabilities; for other rows the probabilities that the data predict, all
-            positive.
+        expected: the probabilities of rows that are known exactly; for other rows the probabilities that the data
+            predict, all positive.
         bounds: the bounds of the rows.
 
     Attributes:
         unrecorded: as in `Bounds`.
-        bet: working memory, a bet on each entry of a row.
+        bet: working memory for a bet: numbers proportional to q, one for each entry of a row.
     """
 
     def __init__(
@@ -78,20 +79,20 @@ class IntervalOdds(Odds):
         return IntervalLearner(self, most, memory)
 
     def most(self, row: int) -> float:
-        """Return an upper bound of the probability of unrecorded successors in a row that is not given."""
+        """Return an upper bound of the probability of unrecorded successors in a row with bounds."""
         entry, known = self.unrecorded[row], 0.0
         for index in range(self.starts[row], self.starts[row + 1]):
             known += self._lower[index]
         return float(min(self._upper[entry], 1.0 - (known - self._lower[entry])))
 
     def pays(self, row: int, index: int) -> float:
-        """Return the factor, at this entry, of the bet in `bet` on a row that is not given."""
+        """Return the factor q / p* of the bet in `bet` on a row with bounds, if the entry `index` is the outcome."""
         start, end = self.starts[row], self.starts[row + 1]
         lower, upper = self._lower[start:end], self._upper[start:end]
         return float(against(self.bet, lower, upper, index - start, self._turns))
 
     def index_of(self, row: int, successor: int) -> int:
-        """Return the index of a transition, or of the entry for unrecorded successors; -1 if the model lacks it."""
+        """Return the index of a transition, else of the entry for unrecorded successors, else -1."""
         index = Odds.index_of(self, row, successor)
         return self.unrecorded[row] if index < 0 <= self.unrecorded[row] else index
 
@@ -127,7 +128,7 @@ class IntervalLearner(AdaptiveBet):
 
 
 def against(bet: Floats, lower: Floats, upper: Floats, place: int, turns: Floats) -> float:
-    """Return the factor q / p* of a bet at one entry.
+    """Return the factor q / p* of a bet if one entry is the outcome.
 
     Args:
         bet: [K] or longer, proportional to q > 0.
@@ -155,7 +156,7 @@ def _scale(bet: Floats, lower: Floats, upper: Floats, turns: Floats) -> float:
     """Return s such that the entries of s times the bet, clipped to the bounds, sum to 1.
 
     The sum is piecewise linear in s. An entry increases from the s at which it leaves its lower bound to the s at which
-    it reaches its upper bound. `turns`: as for `against`; each such s is written there, with the change of the slope.
+    it reaches its upper bound. Each such s is written to row 0 of `turns`, and the change of the slope to row 1.
     """
     count, known = len(lower), 0.0
     for k in range(count):
@@ -175,7 +176,7 @@ def _scale(bet: Floats, lower: Floats, upper: Floats, turns: Floats) -> float:
 
 
 def _sort(turns: Floats, count: int) -> None:
-    """Sort the first `count` columns of `turns`, by the first row, then by the second, as `sort_pairs` does."""
+    """Sort the first `count` columns of `turns` by row 0, then by row 1, with the method of `sort_pairs`."""
     gap = 1
     while 8 * gap < count:
         gap = 3 * gap + 1

@@ -1,6 +1,7 @@
-"""Estimates for `=?` formulas from a number of samples fixed in advance: its size (Hoeffding), and intervals.
+"""Sample size (Hoeffding) and interval (Clopper-Pearson) for the estimates of `=?` formulas.
 
-The level 1 - alpha is for one look, not for many. For repeated looks, see `monitor.statistics.anytime`.
+The number of samples is fixed in advance, and the level 1 - alpha is for one look. For repeated looks, see
+`monitor.statistics.anytime`.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Quantitative Properties"; C. Clopper and
 E. Pearson (1934); W. Hoeffding, *Probability inequalities for sums of bounded random variables* (1963).
@@ -15,7 +16,7 @@ from monitor.statistics.strength import in_open_unit
 
 
 def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, float]:
-    """Return the interval of a probability by inversion of the binomial test; its coverage is at least 1 - alpha.
+    """Return the confidence interval of a probability by inversion of the binomial test, of level at least 1 - alpha.
 
     >>> tuple(round(end, 4) for end in clopper_pearson(0, 10, 0.05))
     (0.0, 0.3085)
@@ -34,7 +35,7 @@ def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, 
 def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool = False) -> int:
     """Return the number of samples n with P(|mean of n - expectation| >= delta) <= alpha.
 
-    `width`: width of the interval that contains the samples. `effect`: whether samples are differences of two such
+    `width`: width of the interval that contains all values. `effect`: whether samples are differences of two such
     values, which doubles the width. Raises ConfigError unless `delta` > 0, `width` > 0, `alpha` is in (0, 1), and n is
     finite as a float.
 
@@ -52,7 +53,7 @@ def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool 
 
 
 def error_bound(samples: int, alpha: float, width: float = 1.0, *, effect: bool = False) -> float:
-    """Return the delta that `samples` (1 or more) achieve: the inverse of `sample_size`."""
+    """Return the delta that `samples` (1 or more) samples achieve. This is the inverse of `sample_size`."""
     in_open_unit(alpha, "alpha")
     _positive(samples, "samples")
     _positive(width, "width")

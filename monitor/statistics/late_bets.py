@@ -1,7 +1,7 @@
 """Wealth of bets that may begin at any step.
 
 The bet that begins at step t, with 2^k <= t < 2^(k+1), gets the fraction `1 / (2^k (k+1) (k+2))` of the initial wealth.
-This part is not bet before step t. All fractions sum to 1. Compiled.
+This part of the wealth is not bet before step t. All fractions sum to 1. Compiled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 def part_of(step: int) -> float:
     """Return the initial wealth of the bet that begins at this step (>= 1).
 
-    The parts of the k-th doubling of steps sum to 1 / ((k + 1)(k + 2)).
+    The parts of the steps t with 2^k <= t < 2^(k+1) sum to 1 / ((k + 1)(k + 2)).
     """
     k = _doublings(step)
     return 1.0 / ((k + 1) * (k + 2) << k)

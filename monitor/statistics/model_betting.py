@@ -1,4 +1,4 @@
-"""Test of the model against the observed transitions: an e-process, valid at every step of an endless stream.
+"""Test of the model on the observed transitions. It is an e-process, so it is valid at every step of an endless stream.
 
 At every transition the test bets against the model, at the model's own odds. From (s, a) the model predicts p. A bet is
 a distribution q over the same successors. The observed s' multiplies the wealth of the bet by q(s') / p(s'). If the
@@ -10,26 +10,27 @@ There are several bets, each with an equal part of the wealth. This is valid bec
 martingale.
 
 - `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), with n counted before the step. This bet learns any
-  deviation, but in each row separately. The counts of a row are halved when they sum to more than `MEMORY`, to follow
+  deviation, but in each row separately. The counts of a row are halved after more than `MEMORY` steps, to follow
   changes. `together`: the same bet with the counts of all agents, if there are several agents.
 - `flatter`: q ~ p^1/2, which bets that unlikely successors are more frequent than predicted, in all rows. This bet
   needs no counts. `sharper`: q ~ p^2, which bets that unlikely successors are less frequent than predicted.
 - `glitches`, two bets. An impossible step would multiply any wealth by infinity, but one wrong reading of a sensor is
   no proof. So these bets test the hypothesis "at most a fraction `impossible` of the steps is impossible". They bet on
   a rate r of 10 and of 100 times this fraction. The factor is r / impossible for an impossible step, else
-  (1 - r) / (1 - impossible). This is a martingale at the rate `impossible` and a supermartingale below it. The other
-  bets skip an impossible step (factor 1). One wrong reading makes two impossible steps, into the wrong state and back.
-  At the start of a stream, 100 times 100 would be enough to reject. So the caller skips the step after an impossible
-  step, whatever its successor is (`monitor.runtime.agent_monitor`).
+  (1 - r) / (1 - impossible). The wealth is a martingale if the rate is `impossible`, and a supermartingale if it is
+  lower. The other bets skip an impossible step (factor 1). One wrong reading causes two impossible steps, into the
+  wrong state and back. At the start of a stream, two factors of 100 would be enough for a rejection. So the caller
+  skips the step after an impossible step, whatever its successor is (`monitor.runtime.agent_monitor`).
 
 A bet may begin at any step. The bet that begins at step t, with 2^k <= t < 2^(k+1), gets the fraction
 `1 / (2^k (k+1) (k+2))` of the initial wealth, which is not bet before step t. All fractions sum to 1. So if the
-environment changes at step t, earlier losses under the correct model do not count. The cost is log(1/fraction): 0.7
+environment changes at step t, the bet that begins then has none of the earlier losses. The cost is log(1/fraction): 0.7
 nats at the first step, 19 at the millionth.
 
 Assumptions. The proof considers one step, given everything observed before. So the policy is arbitrary, may change and
-may react to alarms. Agents share counts and may take turns. q may depend on the whole past, so counts may be dropped at
-any time. One may stop, or look, at any time. The proof requires two conditions, given everything observed before:
+may react to alarms. Agents may share counts and take turns. q may depend on the whole past, so counts may be dropped at
+any time. The test may be read or stopped at any time. The proof requires two conditions, given everything observed
+before:
 
 - Whether and when a transition is observed does not depend on its successor. If only the bad outcomes are lost on the
   way, the observed transitions do not follow the model, and the rejection is justified.
@@ -66,17 +67,17 @@ RARE: Final = 10.0
 OFTEN: Final = 100.0
 """The rate of the second bet on glitches, as a multiple of `impossible`."""
 OWN_BETS: Final = 5
-"""Number of bets that use no data of other agents. With several agents there is one more bet."""
+"""Number of bets that use no data of other agents. With several agents there is one more bet, `together`."""
 MOST_HIGHEST: Final = 1e12
-"""Wealth at which the test of an agent ends, if there are several agents."""
+"""Highest wealth of an agent's own bets after which a rejected test ends, if there are several agents."""
 
 
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
     """State of a test as plain data.
 
     `wealths`: wealth of each kind of bet. `counts`: index of a transition in the model -> recent count. `capped`: True
-    after the wealth has reached the fleet's cap. `unrecorded`: number of recent steps from learned rows, and number of
-    these steps with a successor that was never recorded. `number`, `highest`: as in `ModelTest`. `rejected_at`: the
+    after the wealth has reached the fleet's cap. `unrecorded`: number of recent steps from learned rows, and how many
+    of these steps had a successor that was never recorded. `number`, `highest`: as in `ModelTest`. `rejected_at`: the
     wealth at the rejection, 0 before a rejection.
     """
 
@@ -98,7 +99,7 @@ class ModelTest:
             ascending. A memory view is ten times as fast as an array, because single entries are read at each step.
         alpha: the probability that a correct model is rejected at any time.
         impossible: fraction of the steps that may be impossible in a correct model.
-        shared: state shared with the tests of other agents; this test also uses the counts in it.
+        shared: state shared with the tests of other agents; the bet `together` uses its counts.
         cap: the wealth at which `capped_wealth` stops.
 
     Attributes:
@@ -158,7 +159,7 @@ class ModelTest:
         """The highest wealth so far of the bets that do not use data of other agents.
 
         This wealth is at most an e-process of this agent's own transitions, even if other agents depend on these
-        transitions. Other agents only influence the time at which new bets end, which is the rejection.
+        transitions. Other agents only influence when the model is rejected, after which no new bets begin.
         """
         return self._highest / OWN_BETS
 
@@ -189,7 +190,7 @@ class ModelTest:
             self.settle(self._odds.at(row, index))
 
     def contradict(self, row: int | None = None) -> None:
-        """Settle the bets by an impossible step; `row`: its row, None if unknown."""
+        """Settle the bets by an impossible step from `row` (None if unknown)."""
         shared = self._shared
         if shared is not None:
             shared.observed += 1
@@ -256,7 +257,7 @@ class ModelTest:
             self._look()
 
     def _begin(self) -> float:
-        """Count a transition, and return the initial wealth of each new bet, updated at the 1st, 2nd, 4th, ... step."""
+        """Count a transition, and return the initial wealth of each new bet, which changes at step 1, 2, 4, 8, ..."""
         if self.rejected:
             return 0.0
         self.transitions += 1

@@ -9,8 +9,8 @@ reaches its threshold decides.
 
 Error rates. The test accepts when the wealth of `up` reaches 1/beta. If the mean is at most `below`, this wealth is a
 nonnegative supermartingale that starts at 1. So by Ville's inequality it reaches 1/beta with probability at most beta.
-The same is true of `down` and alpha. The only assumptions are that each sample lies in [lo, hi] and has the mean in
-question, given the samples before it.
+The same is true of `down` and alpha. The only assumptions are that each sample lies in [lo, hi], and that its mean
+given all earlier samples is the tested mean.
 
 Termination. Every mean is larger than `below` or smaller than `above`, so the wealth of at least one bet grows. The
 test ends with probability 1, even if the mean is theta.
@@ -88,7 +88,7 @@ class RegionBets:
         larger = np.logical_or.accumulate(up >= -math.log(self.strength.beta), axis=-1)
         smaller = np.logical_or.accumulate(down >= -math.log(self.strength.alpha), axis=-1)
         low, high = np.minimum.accumulate(seen, axis=-1), np.maximum.accumulate(seen, axis=-1)
-        # True while all samples equal some c, at most halfway from theta to an end of the region.
+        # True while all samples equal some c that is at most halfway from theta to an end of the region.
         alike = (high - low <= TIE) & (high >= (theta + below) / 2.0) & (high <= (theta + above) / 2.0)
         alike &= below < theta < above
         meets = high - theta > TIE if self.strict else high - theta >= -TIE
@@ -100,5 +100,5 @@ class RegionBets:
 
 
 def _size(gap: Floats, variance: Floats) -> Floats:
-    """Return the sizes of the bets under which wealth grows nearly fastest, if the mean is at distance `gap`."""
+    """Return the sizes of the bets with nearly the fastest growth of wealth, if the mean is `gap` from the point."""
     return np.asarray(gap / (variance + gap * gap))

@@ -1,14 +1,14 @@
 """One test for each row of the model, to locate a contradiction.
 
-The hypothesis of a row is about the row's transitions, over all agents. Given everything observed before, they have the
-model's probabilities, except for a fraction `impossible` of them. In a learned model they have some probabilities
-within the row's bounds. The wealth of a row is the mean of two bets. Each is an e-process that may begin at any visit,
-as in `monitor.statistics.model_betting`:
+The hypothesis about a row is: given everything observed before, its transitions (of all agents) have the model's
+probabilities, except for a fraction `impossible` of them. In a learned model, they have some probabilities within the
+row's bounds. The wealth of a row is the mean of two bets. Each is an e-process that may begin at any visit, as in
+`monitor.statistics.model_betting`:
 
 - `learned` uses counts of this row alone, which are halved at `ROW_MEMORY`. This memory is longer than the memory of
   the test of the model, because a small deviation takes many visits.
-- `missing` bets on steps with probability 0 in the row, at `MISSING` times the permitted rate. If bounds have an entry
-  for unrecorded successors, `learned` covers these successors, and the factor of `missing` is 1.
+- `missing` bets that steps with probability 0 in the row occur at `MISSING` times the permitted rate. If the row has
+  bounds, `learned` covers its unrecorded successors, and the factor of `missing` is 1.
 
 Wealth above `MOST_WEALTH` is discarded, so that a repaired environment is recognised soon. The wrong rows are found by
 e-BH (`monitor.statistics.e_bh`) over all rows that have data. e-BH is needed because rows depend on each other: each
@@ -29,9 +29,9 @@ from monitor.statistics.e_bh import LEVEL, discoveries
 from monitor.statistics.late_bets import idle_after, part_of
 
 ROW_MEMORY: Final = 1024
-"""Visits of a row after which its counts are halved."""
+"""Number of visits of a row after which the row's counts are halved."""
 MOST_ROWS: Final = 4096
-"""Largest number of rows tested, in the order of their first visits, because a snapshot contains all of them."""
+"""Largest number of rows tested, because a snapshot contains all their tests. The rows visited first are tested."""
 MISSING: Final = 100.0
 """Rate of impossible steps on which `missing` bets, as a multiple of `impossible`."""
 MOST_WEALTH: Final = 1e12
@@ -65,7 +65,7 @@ class RowState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RowTest:
-    """Test of one row: number of visits, number of visits with a successor of probability 0, and the wealths."""
+    """Test of one row: number of visits, recent number of visits with a successor of probability 0, and the wealths."""
 
     def __init__(self) -> None:
         self.visits = self.impossible = 0
@@ -144,7 +144,7 @@ class RowTests:
         self._suspects.add(row)
 
     def _test(self, row: int) -> RowTest | None:
-        """Return the test of a row. A first visit makes a new test, or returns None if there are too many tests."""
+        """Return the test of a row, or a new test at its first visit; None if it would be one test too many."""
         test = self._tests.get(row)
         if test is None and len(self._tests) < self._most:
             test = self._tests[row] = RowTest()
@@ -161,7 +161,7 @@ class RowTests:
         return [(suspects[place], evidence[place]) for place in found]
 
     def wrong(self, most: int | None = None) -> list[RejectedRow]:
-        """Return the rows that e-BH rejects now, at most `most`, with the deviation of each from the model."""
+        """Return the rows that e-BH rejects now, at most `most`, and how each deviates from the model."""
         return [self._described(row, evidence) for row, evidence in self.rejected()[:most]]
 
     def dump(self) -> dict[int, RowState]:
@@ -203,9 +203,9 @@ class RowTests:
 def joined_rows(states: Sequence[Mapping[int, RowState]]) -> dict[int, RowState]:
     """Join the row tests of several monitors to tests over the agents of all these monitors.
 
-    The e-values of a row are averaged, because a mean of e-values is an e-value even if they are dependent. The product
-    of e-values would not be an e-value, because if one monitor was divided into several, all parts include the
-    observations from before the division. The counts of a row are those of the monitor with the most visits of the row.
+    The e-values of a row are averaged, because a mean of e-values is an e-value even if they are dependent. They may be
+    dependent: if one monitor was divided into several, all of these include the observations before the division. So
+    their product might not be an e-value. The counts of a row are those of the monitor with the most visits of the row.
     """
     found: dict[int, RowState] = {}
     for row in dict.fromkeys(row for state in states for row in state):

@@ -1,4 +1,4 @@
-"""Checks of samples. They raise InputError for anything but valid numbers, because NaN must not decide a test."""
+"""Check samples, and raise InputError unless all of them are valid, because NaN must not decide a test."""
 
 from __future__ import annotations
 

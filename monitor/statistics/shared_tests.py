@@ -1,4 +1,4 @@
-"""The state shared by the tests of several agents. Compiled."""
+"""State that the tests of several agents share. Compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from monitor.statistics.row_tests import RowTests
 
 
 class SharedTests:
-    """The model's odds, the counts of all agents, and the test of each row.
+    """State that the tests of several agents share: the model's odds, the counts of all agents, and the row tests.
 
     Args:
         odds: the model's odds.

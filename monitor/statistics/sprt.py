@@ -66,7 +66,7 @@ class Sprt:
         success, failure = self.steps
         good = np.asarray(successes, dtype=np.float64)
         bad = np.asarray(samples, dtype=np.float64) - good
-        with np.errstate(invalid="ignore"):  # zero times an infinite step is 0
+        with np.errstate(invalid="ignore"):  # a count of 0 contributes 0, even if its increment is infinite
             return np.where(bad > 0.0, bad * failure, 0.0) + np.where(good > 0.0, good * success, 0.0)
 
     def decide(self, outcomes: ArrayLike) -> tuple[Ints, Signs]:

@@ -25,7 +25,7 @@ class Strength:
     """Strength <alpha, beta> of a test. alpha: P(reject | true); beta: P(accept | false).
 
     Raises ConfigError unless both are in (0, 1) and their sum is below 1. With a sum of 1 or more, tossing a coin would
-    be enough.
+    be a valid test.
 
     Wald's thresholds A = (1 - beta)/alpha and B = beta/(1 - alpha) are approximate. The actual rates alpha', beta'
     satisfy alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta. So at most one of
@@ -68,21 +68,18 @@ class Strength:
 
 
 def first_crossing(log_ratio: Floats, strength: Strength) -> tuple[Ints, Signs]:
-    """Return samples and side, as `first_decision` does, where log f(x|H1)/f(x|H0) [..., N] reaches a threshold.
+    """Return samples and side, as `first_decision` does, of tests that end when the log ratio reaches a threshold.
 
-    NaN means no ratio yet.
+    `log_ratio` [..., N]: log f(x|H1)/f(x|H0) after each sample; NaN while there is no ratio.
     """
     return first_decision((log_ratio <= strength.lower) | (log_ratio >= strength.upper), log_ratio < 0.0)
 
 
 def first_decision(decided: Bools, holds: Bools) -> tuple[Ints, Signs]:
-    """Return how tests end.
+    """Return for each test the number of samples used [...] (N if undecided) and the side [...].
 
-    `decided` [..., N]: whether the test is decided after each sample. `holds` [..., N]: whether the hypothesis then
-    holds.
-
-    Return for each test the number of samples used [...] (N if undecided) and the side [...]: 1 if the hypothesis
-    holds, -1 if it does not, 0 if undecided.
+    The side is 1 if the hypothesis holds, -1 if it does not, 0 if the test is undecided. `decided` [..., N]: whether
+    the test is decided after each sample. `holds` [..., N]: whether the hypothesis holds, if the test is decided there.
     """
     count = decided.shape[-1]
     if not count:

@@ -1,7 +1,7 @@
 """Betting test of `mean >= theta`. Its error rates hold for any distribution of the samples and any number of looks.
 
 Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024). The test
-is one grid point of `monitor.statistics.anytime`.
+makes the bets of `monitor.statistics.anytime` at the single point theta.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitor.statistics.strength import Strength, first_decision
 
 @dataclass(frozen=True)
 class ThresholdBets:
-    """Test of mean >= theta for samples in [lo, hi] of any distribution, without an indifference region.
+    """Test of mean >= theta without an indifference region, for samples of any distribution on [lo, hi].
 
     P(reject | mean >= theta) <= alpha and P(accept | mean <= theta) <= beta, at any stopping time. The nearer the mean
     is to theta, the longer the test takes. If the mean is theta, the test stays undecided with probability at least

@@ -1,4 +1,4 @@
-"""Sequential t-test of `mean >= theta`, on real-valued samples of unknown variance: rewards and causal effects.
+"""Sequential t-test of `mean >= theta`, for rewards and causal effects: real-valued samples of unknown variance.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "R >= theta formulas", after M. Schnuerch
 and E. Erdfelder, *Controlling decision errors with minimal costs* (2020).
@@ -24,11 +24,11 @@ from monitor.statistics.samples import sample_array
 from monitor.statistics.strength import Strength, first_crossing
 
 NODES = np.arange(-50.0, 9.0, 0.35)
-"""Nodes of `log_moment`, in widths from the peak. To the left, the integrand decreases like exp(m u), slowest for
-m = 2. To the right, it decreases faster than a Gaussian. It is analytic in a strip, so the sum converges
+"""Nodes of the integral in `log_moment`, in widths from the peak. To the left, the integrand decreases like exp(m u),
+slowest for m = 2. To the right, it decreases faster than a Gaussian. It is analytic in a strip, so the sum converges
 exponentially."""
 SLACK = 1e-9
-"""Relative distance from the threshold within which rounding may move bounds to the wrong side."""
+"""Relative distance from the threshold within which rounding may put a bound on the wrong side of it."""
 ROWS = 1 << 12
 """Number of integrals computed at once: 6 MB for each of a few temporary arrays."""
 
@@ -38,10 +38,10 @@ class TSprt:
     """Test of H0: mean >= theta + delta sigma against H1: mean <= theta - delta sigma.
 
     sigma is the unknown standard deviation of the samples. `delta`: in standard deviations. Raises ConfigError unless
-    `delta` > 0 and `theta` is finite. A ratio exists only after two samples differ. Before that only `equal` (if given)
-    may decide: if its first `needed` samples all equal some c, c is compared with theta; here `strict` (mean > theta)
-    matters. The two tests run in parallel, each at its own strength, so for nearly constant samples their error
-    probabilities add.
+    `delta` > 0 and `theta` is finite. A ratio exists only after two samples differ. Before that, only the test `equal`
+    (if given) may decide: if the first `equal.needed` samples all equal some c, c is compared with theta; only this
+    comparison depends on `strict` (mean > theta). The two tests run in parallel, each at its own strength, so for
+    nearly constant samples their error probabilities add.
 
     The error rates are proven for normal samples, for which J(-a)/J(a) is the likelihood ratio of all t statistics so
     far. For other samples, such as the differences -1, 0, 1 of two outcomes, they are nominal.
@@ -80,14 +80,14 @@ class TSprt:
         ratio = np.full(seen.shape, np.nan)
         counts = np.broadcast_to(count, seen.shape)[varied]
         ratio[varied] = self._sides(counts, total[varied], squares[varied])
-        if self.equal is not None:  # a long run of equal samples decides, like a ratio beyond a threshold
+        if self.equal is not None:  # after `needed` equal samples, set the ratio so that it decides
             lasted = ~varied & (count >= self.equal.needed)
             good = np.vectorize(lambda c: meets(c, self.theta, strict=self.strict), otypes=[bool])(high[lasted])
             ratio[lasted] = np.where(good, -np.inf, np.inf)
         return first_crossing(ratio, self.strength)
 
     def _sides(self, m: Floats, total: Floats, squares: Floats) -> Floats:
-        """Return the log ratio, or its smaller bound if both bounds are on the same side of the threshold.
+        """Return the log ratio, or one of its bounds if both bounds are on the same side of the threshold.
 
         The decision is the same in both cases.
         """
@@ -101,7 +101,7 @@ class TSprt:
 
 
 def log_bound(n: ArrayLike, a: ArrayLike) -> Floats:
-    """Return B(n) = integral of sqrt(x^2 + 4 n) over 0 < x < |a|: B(m - 1) <= |log J(-a) - log J(a)| <= B(m).
+    """Return B(n), the integral of sqrt(x^2 + 4 n) over 0 < x < |a|. B(m - 1) <= |log J(-a) - log J(a)| <= B(m).
 
     Proof. Let I_n be the integral of y^n exp(-(y-x)^2 / 2), and r_n = I_n / I_(n-1). The derivative of log J at x is
     r_m - x. Integration by parts gives r_(n+1) = x + n / r_n, and r_n grows with n (Cauchy-Schwarz). So
@@ -114,7 +114,9 @@ def log_bound(n: ArrayLike, a: ArrayLike) -> Floats:
 
 
 def log_moment(m: ArrayLike, a: ArrayLike) -> Floats:
-    """Return log J(a), J(a) = integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0, m >= 2. J has relative error < 1e-10.
+    """Return log J(a) for m >= 2, where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0.
+
+    The relative error of J is below 1e-10.
 
     In u = log y the integrand has one peak, at y^2 - a y = m, of width 1/sqrt(y^2 + m). The trapezoidal rule is applied
     around this peak.

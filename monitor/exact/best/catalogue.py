@@ -1,4 +1,4 @@
-"""The best decisions for all measures on one model. Tables are computed once and shared by all paths."""
+"""Values of the best decisions for all measures on one model. Tables are computed once and shared by all paths."""
 
 from __future__ import annotations
 
@@ -56,21 +56,20 @@ class BestCatalogue:
         self._known: OrderedDict[tuple[Measure, bool, int | None], BestValues] = OrderedDict()
 
     def value(self, change: InterventionRef, measure: Measure, path: Observed) -> float:
-        """Return the Gumbel-Max value of a measure from the first pair on, under the decisions of a change.
+        """Return the Gumbel-Max value of a measure from the first pair on, with the decisions of an intervention.
 
         Raises LimitError if the tables would be too large.
         """
         return self.of(measure, path.end, largest=change.largest).value(path, _rule(change))
 
     def profile(self, change: InterventionRef, measure: Measure, path: Observed) -> Floats:
-        """Return the values [L], one from each pair of a path on. Raises LimitError as `value` does."""
+        """Return the values [L] from each pair of a path on. Raises LimitError as `value` does."""
         return self.of(measure, path.end, largest=change.largest).profile(path, _rule(change))
 
     def products(self, change: InterventionRef, measure: Measure, pairs: int, *, each: bool) -> int:
-        """Return the number of multiplications for the value on a path of `pairs` pairs, from the first pair on.
+        """Return the number of multiplications on a path of `pairs` pairs for `value` or, with `each`, for `profile`.
 
-        With `each`, the number is for the values from each pair on. Raises LimitError if some path of this length would
-        need tables that are too large.
+        Raises LimitError if some path of this length would need tables that are too large.
         """
         return self.of(measure, largest=change.largest).products(pairs, _rule(change), each=each)
 
@@ -108,7 +107,7 @@ class BestCatalogue:
 
 
 def _rule(change: InterventionRef) -> DecisionRule:
-    """Return the rule by which the decisions of a change are made."""
+    """Return the rule by which an intervention makes decisions."""
     if change.kind == "optimal":
         return DecisionRule("optimal")
     if change.limit is not None:

@@ -1,4 +1,4 @@
-"""Backward pass over a path: the values of the best decisions at every (level, state, obligation). Compiled.
+"""The backward pass over a path, which computes the best decisions at every (level, state, obligation). Compiled.
 
 Level k is the k-th pair of the path. v are the values at the next level. rho_k(. | x, a) is the counterfactual row of
 (x, a) given the observed transition of the level (docs/semantics.md, section 3.1); at the last pair it is the model's
@@ -16,7 +16,7 @@ given policy. Rules:
   observed action has a certain outcome, while an action with the same row may have another outcome under other causal
   models.
 - For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). The least or the
-  greatest mean within the bounds is used, whether decisions maximise or minimise.
+  greatest mean within the bounds is used; this does not depend on whether decisions maximise or minimise.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class BackwardProblem:
     """The obligations to evaluate, and the optimal policy.
 
     `target`, `rewarded`, `used`, `age`, `start`: as in `Layout`. `label_of` [S]: as in `ObligationLayouts`.
-    `policy` [n, S]: the actions of the optimal policy for n obligations; `policy_of` [L, slots]: the index in `policy`
-    for each slot.
+    `policy` [n, S]: the actions of the optimal policy for n obligations; `policy_of` [L, slots]: the index of each
+    slot's obligation in `policy`.
     """
 
     target: Ints
@@ -79,11 +79,11 @@ class BackwardProblem:
 class Lanes:
     """The n lanes of a pass: one for each decision rule, and the lanes to which these lead.
 
-    `spends` [n]: the lane that follows after a best decision, -1 if best decisions are not allowed. `since`, `until`
-    [n]: a best decision is allowed at `since` steps after the intervention state or later, but before `until` steps.
-    `holds` [n]: whether a decision before `until` may also be unchanged; later decisions are always unchanged.
-    `common`: the number of lanes, from the first on, to which best decisions can lead. `follows`: whether the last
-    lane follows the optimal policy.
+    `spends` [n]: the lane in which the path continues after a best decision, -1 if best decisions are not allowed.
+    `since`, `until` [n]: a best decision is allowed at `since` steps after the intervention state or later, but before
+    `until` steps. `holds` [n]: whether a decision before `until` may also be unchanged; later decisions are always
+    unchanged. `common`: the first `common` lanes are those to which best decisions can lead. `follows`: whether the
+    last lane follows the optimal policy.
     """
 
     spends: Ints
@@ -299,7 +299,7 @@ def is_picked(task: Task, level: int, action: int) -> bool:
 
 
 def stay(task: Task, level: int, state: int, along: int, ahead: Floats, here: Floats) -> None:
-    """Write the values of the state in which the episode has ended: the values ahead, which no decision changes."""
+    """Write the values of the state in which the episode has ended. They are those of the next level."""
     actions = task.options.rewards.shape[1]
     for slot in range(task.plan.used[level]):
         target = task.plan.target[level, slot, task.plan.label_of[state]]

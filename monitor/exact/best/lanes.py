@@ -1,4 +1,4 @@
-"""Lanes of the backward pass: the values of one node under several decision rules, computed side by side."""
+"""Lanes hold the values of one node under several decision rules, which the backward pass computes side by side."""
 
 from __future__ import annotations
 

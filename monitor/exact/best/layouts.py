@@ -1,4 +1,4 @@
-"""The obligations that may remain at each step of a path, and their successors under each label set."""
+"""The obligations that may remain at each step of a path, and the next obligations after each label set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ the shorter paths at the beginning of an episode."""
 
 
 class LayoutNode(NamedTuple):
-    """An obligation of a slot. `age`: steps since the intervention state, capped at the number that matters."""
+    """The obligation of a slot. `age`: steps since the intervention state, at most `until` (see `layout`)."""
 
     obligation: int
     age: int
@@ -82,9 +82,9 @@ class ObligationLayouts:
     def layout(self, levels: int, until: int | None = None) -> Layout:
         """Return the obligations of a path of `levels` pairs, up to the level after which none remains.
 
-        `until`: None if only the first pair is an intervention state. A number means that every pair is an
-        intervention state. Ages of at least `until` steps are then not distinguished, and nodes with the same
-        obligation and age share a slot.
+        `until`: None if only the first pair is an intervention state. If it is a number, every pair is an intervention
+        state. Ages of `until` or more steps are then not distinguished, and nodes with the same obligation and age
+        share a slot.
 
         Raises LimitError for more than `MAX_SLOTS` slots.
         """

@@ -1,4 +1,4 @@
-"""Plans of few changes as small trees: the first change is certain, and the likeliest later changes are listed."""
+"""Plans with few changes, as small trees. The first change is certain, and the likeliest later changes are listed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitor.causal import CounterfactualWorld
 from monitor.exact.best.values import BestValues, Lookback
 
 BRANCHES = 3
-"""Largest number of next changes in a plan. The likeliest changes are listed."""
+"""Largest number of next changes that a plan lists after a change. These are the likeliest ones."""
 LEAST = 0.01
 """Least probability of a listed change."""
 BEAM = 64

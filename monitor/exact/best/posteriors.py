@@ -1,6 +1,6 @@
-"""Cache of counterfactual rows, which depend on the observed transition alone.
+"""Cache of the counterfactual rows of a model, given each observed transition. All measures share these rows.
 
-A path that grows by one pair keeps all but one of its transitions, so most of its rows are in the cache.
+A path that grows by one pair loses at most its oldest transition, so most rows that it needs are in the cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from monitor.exact.best.options import Options
 from monitor.exact.best.scratch_row import Posteriors
 
 MOST: Final = 16
-"""Largest number of transitions whose rows are cached; other rows are computed each time."""
+"""Largest number of transitions with cached rows. The rows of other transitions are computed each time."""
 MAX_NUMBERS: Final = 4_000_000
 """Largest count of numbers in the cached rows of one model: 32 MB."""
 

@@ -167,9 +167,9 @@ def backup(
     values: Floats,
     choices: Ints,
 ) -> None:
-    """Write the value [S] and the choice [S] of one obligation; `targets` [labels] as in `Layout`, `ahead` [n, S].
+    """Write the values [S] and the choices [S] of one obligation.
 
-    `means` [A]: working memory.
+    `targets` [labels]: as in `Layout`. `ahead` [n, S]: the values of n next obligations. `means` [A]: working memory.
     """
     states, actions = options.rewards.shape[0], options.rewards.shape[1]
     sign = 1.0 if largest else -1.0

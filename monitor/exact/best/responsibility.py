@@ -1,12 +1,12 @@
 """Degree of responsibility of each decision for a missed goal (Chockler & Halpern, JAIR 2004).
 
-The degree of a decision is 1 / m. Here m is the size of the smallest set of decisions that contains this decision and
-is minimal: the best change of the set meets the goal, and the best change of a proper subset does not
+The degree of a decision is 1 / m. Here m is the size of the smallest minimal set of decisions that contains this
+decision. A set is minimal if the goal can be met by changing these decisions, but not by changing only some of them
 (docs/semantics.md, section 14.4).
 
-Up to the first decision of a set the path is the observed path. So the value of a set with first decision j follows
-from the values of the actions at j in the lane of the set's later decisions. For n decisions, sets of size m need the
-lanes of all sets of size m - 1: about n^(m - 1) / (m - 1)! numbers for each state.
+Up to the first decision of a set, the path is the observed path. So the value of a set with first decision j follows
+from the values of the actions at j in the lane of the set's later decisions (`lanes_of_sets`). For n decisions, sets of
+size m need the lanes of all sets of size m - 1: about n^(m - 1) / (m - 1)! numbers for each state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One row of the backward pass, given the observed transition of its level. Compiled.
+"""Compute one row of the backward pass, given the observed transition of its level. Compiled.
 
 The closed form and its bounds are described in `monitor.causal.row`. All successors that are not in the observed row
 share one term of the closed form, so this term is computed once. A row that shares no successor with the observed row

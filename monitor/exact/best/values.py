@@ -1,4 +1,4 @@
-"""`BestValues`: values of the best decisions for one measure, on any path; `PlanValues`: results of a backward pass."""
+"""Values of the best decisions for one measure on any path (`BestValues`), computed by a backward pass along it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
 FRAMES: Final = 16
-"""Largest number of cached frames. A stream needs one frame for the usual length of its paths, and more frames for the
+"""Largest number of cached frames (`_Frame`). A stream needs one for the usual length of its paths, and more for the
 shorter paths at the beginning of an episode."""
 FEW_NUMBERS: Final = 1 << 16
 """Largest count of numbers in a cached frame."""
 MAX_PRODUCTS: Final = 2_000_000_000
-"""Largest number of multiplications of one pass for all offsets: one for each obligation, lane and row entry."""
+"""Largest number of multiplications of one pass for all offsets, which are obligations x lanes x row entries."""
 
 
 class Observed(NamedTuple):
@@ -121,10 +121,10 @@ class _Frame(NamedTuple):
 
 
 class BestValues:
-    """Values of the best decisions under one measure and direction.
+    """Values of the best decisions for one measure, which they maximise or minimise.
 
     Args:
-        options: the rows of the model, as decisions choose between them.
+        options: the rows of the model, between which decisions choose.
         transitions: the cache of counterfactual rows, shared by all measures.
         nominal: the deployed policy.
         layouts: the obligations of the measure.
@@ -152,12 +152,14 @@ class BestValues:
         return float(found.values[0, lane])
 
     def profile(self, path: Observed, rule: DecisionRule) -> Floats:
-        """Return the Gumbel-Max values [L], from each pair on, with decisions made by one rule. Uses a single pass."""
+        """Return the Gumbel-Max values [L] from each pair on, with decisions made by one rule, in a single pass."""
         found, (lane,) = self._decided(path, (_possible(rule, path),), each=True)
         return found.begun[:, lane]
 
     def products(self, pairs: int, rule: DecisionRule, *, each: bool) -> int:
-        """Return the number of multiplications of a backward pass over `pairs` pairs, from the first or `each` pair on.
+        """Return the number of multiplications of a backward pass over `pairs` pairs.
+
+        `each`: whether the pass computes the values from each pair on, not only from the first.
 
         Raises LimitError if the pass would be too large.
         """
@@ -173,7 +175,7 @@ class BestValues:
         return low, high
 
     def bound(self, path: Observed, rule: DecisionRule, kind: int, *, greatest: bool) -> float:
-        """Return one end of `interval`: every mean is the least that the class allows, or the greatest."""
+        """Return one end of `interval`: every mean over a row is the least (or greatest) that the class allows."""
         found, (lane,) = self._decided(path, (_possible(rule, path),), kind, greatest=greatest)
         return float(found.values[0, lane])
 
@@ -186,17 +188,17 @@ class BestValues:
         return self._prior.takeover(steps, self._layouts.automaton.start).copy()
 
     def plan_values(self, path: Observed, most: int) -> PlanValues:
-        """Return all Gumbel-Max values from the first pair on, with up to `most` changes."""
+        """Return the Gumbel-Max values from the first pair on, with 0 to `most` changes and with all decisions best."""
         return self._plan_values(path, most, whole=False)[0]
 
     def lookback(self, path: Observed, most: int) -> Lookback:
-        """Return the values with up to `most` changes (at least 1), and the decisions in all states."""
+        """Return the values of `plan_values` (`most` is at least 1), and the decisions in all states."""
         plan_values, few, found = self._plan_values(path, most, whole=True)
         effects = found.actions[:, :, few[0]] - found.held[:, few[0], None]
         return Lookback(plan_values, plan_values.unchanged + effects, found.chosen[..., few], self.layout(path))
 
     def _plan_values(self, path: Observed, most: int, *, whole: bool) -> tuple[PlanValues, list[int], Pass]:
-        """Return the values, the lane of each number of changes, and the pass.
+        """Return the values, the lane for each number of changes, and the pass.
 
         `whole`: whether the pass keeps the decisions in all states, not only the decisions on the path.
         """
@@ -293,8 +295,8 @@ class BestValues:
     def _check_size(self, pairs: int, lanes: Lanes, *, whole: bool, each: bool = False) -> int:
         """Return the largest number of multiplications of a backward pass over `pairs` pairs.
 
-        Raises LimitError if the pass needs too much memory, or if it starts at `each` pair and needs more than
-        `MAX_PRODUCTS` multiplications.
+        Raises LimitError if the pass needs too much memory, or if it computes the values from `each` pair on and needs
+        more than `MAX_PRODUCTS` multiplications.
         """
         layout = self._laid_out(pairs, lanes, each=each)
         levels, widest, width = len(layout.used), layout.target.shape[1], len(lanes.spends)
@@ -457,5 +459,5 @@ def _outlook_rules(most: int) -> tuple[DecisionRule, ...]:
 
 
 def _possible(rule: DecisionRule, path: Observed) -> DecisionRule:
-    """Limit the changes of a rule to the number of decisions on the path. More would only cost memory."""
+    """Limit the changes of a rule to the number of decisions on the path. More lanes would only cost memory."""
     return rule._replace(changes=min(rule.changes, len(path.states)))

@@ -1,1 +1,1 @@
-"""Exact answers along an observed path, compiled: all loops over the forward weights are in this package."""
+"""Compiled loops over forward weights, which compute exact answers along an observed path."""

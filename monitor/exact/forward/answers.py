@@ -1,11 +1,11 @@
-"""The answer: the forward weights times the value function at the last observed pair. Compiled.
+"""Answers, which are sums of forward weight times value at the last observed pair. Compiled.
 
 The value from a start point has two parts. One is the value accumulated so far. The other is the sum, over the nodes,
 of weight times the value of the node's obligation in its state (docs/semantics.md, section 6.1). Rules for the value of
 an obligation:
 
 - The outcome of the last action is not observed, so from the last pair on the rows of the model apply.
-- Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
+- Where nominal is in force, the observed action is taken in the observed state (docs/semantics.md, section 2.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state
   (docs/semantics.md, section 7).
 - Otherwise the value is read from a table, which has one vector over states for each obligation and offset. If a vector
@@ -114,7 +114,7 @@ def write_answers(context: Context, forward: ForwardBuffers, answers: Floats) ->
                     if weight > 0.0:
                         if conditioned or (unchanged and state == s):
                             value, status = value_at_last_pair(context, base + start, column, state, s, a)
-                        else:  # same result as `value_at_last_pair`; the case of most nodes
+                        else:  # gives the same result as `value_at_last_pair`, and is the case of most nodes
                             value, status = value_at(context.future, context.workspace, base + start, column, state)
                         if status != DONE:
                             return status

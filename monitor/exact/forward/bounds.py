@@ -1,4 +1,4 @@
-"""Bounds of a value over a class of causal models: forward reachability, then backward induction. Compiled.
+"""Bounds of a value over a class of causal models, by forward reachability and backward induction. Compiled.
 
 See docs/semantics.md, section 6.3. Only bounds on the entries of each row are known. At each (offset, state,
 obligation), backward induction uses the distribution within these bounds with the smallest (largest) value. Rules:
@@ -8,8 +8,8 @@ obligation), backward induction uses the distribution within these bounds with t
   than necessary, never narrower.
 - Level o holds the nodes (column, state) that some causal model of the class reaches at offset o, by column. The edges
   of level o lead to level o + 1 and are listed by target column, as in `observation.py`.
-- In the forward pass, a node's `low` and `high` collect the part that is decided on its edges at once. The backward
-  pass adds the rest.
+- In the forward pass, a node's `low` and `high` collect the part of the value that the node's own step decides. The
+  backward pass adds the part that depends on later nodes.
 - If a level is full, the loop stops with LEVELS_FULL. The next call begins anew.
 """
 
@@ -29,7 +29,7 @@ from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import TRUE
 
 SHORT = 8
-"""Up to this row length, the best successors are found one by one, without ranks."""
+"""Up to this row length, the best successors are found one by one, without the ranks of `rank_states`."""
 SPARSE = 32
 """Ranks are not used either if a column has more than this many nodes for each successor of the row."""
 DE_BRUIJN = 0x03F79D71B4CB0A89
@@ -53,7 +53,7 @@ def interval(context: Context, levels: Levels, states: Ints, actions: Ints, boun
 def forward(context: Context, levels: Levels, states: Ints, actions: Ints) -> int:
     """Fill the levels up to the last observed pair with the nodes that some causal model reaches; return a status.
 
-    This is the first half of `interval`. The next step is to write the values of the nodes of the last level.
+    This is the first part of `interval`. Then the values of the nodes of the last level are written (`close_level`).
     """
     if len(states) + 1 > len(levels.first_node):
         return lacking(context.workspace, OFFSETS, len(states) + 1)
@@ -95,7 +95,10 @@ def label_level(
     a: int,
     s_next: int,
 ) -> int:
-    """Read the labels of a level's nodes, list edges by target column, collect decided values; return a status."""
+    """Read the labels of a level's nodes, list their edges by target column, and add up decided values.
+
+    Return a status.
+    """
     actions, count, phase = (
         context.dynamics.rewards.shape[1],
         levels.edge_count[offset],
@@ -178,7 +181,7 @@ def next_level(table: RowTable, workspace: Workspace, levels: Levels, offset: in
 def backward(context: Context, levels: Levels, last: int, bounds: Floats) -> None:
     """Add to all nodes the values of their successors, from the last level to the first; write `bounds` [2].
 
-    This is the second half of `interval`; `last`: the last level.
+    This is the last part of `interval`. `last`: the last level.
     """
     for offset in range(last - 1, -1, -1):
         node, end = levels.first_node[offset + 1], levels.first_node[offset + 2]

@@ -1,4 +1,4 @@
-"""Arrays of the loops: allocated here, and grown in place when a loop reports that an array is full. Compiled.
+"""Arrays of the compiled loops, which are allocated here, and grown when a loop reports that one is full. Compiled.
 
 A `Workspace` is working memory, shared by all queries on a model; its contents are not kept between two calls. A
 `ForwardBuffers` has one agent's forward weights; its contents are kept when it grows.
@@ -38,10 +38,11 @@ class Workspace:
     `state_stamp`, `state_node` [S]: the node of a state in the current column, valid if the stamp equals the current
     stamp. `observed_stamp` [S] (empty unless `share_prior_rows`, see `Dynamics`): marks the successors of the observed
     pair in the same way. `edge_lists` [columns, 3]: stamp, first and last edge into a column. `edges` [n, 5]: source
-    node, row, first and last (exclusive) start, next edge into the same column. `column` to `accumulated`: the next
-    weights, with nodes in the order in which they were found. `by_state`: the order of these nodes by state; `keys`:
-    keys for sorting them. `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow,
-    because old stamps must not become valid again. `missing` [2]: see `codes.py`.
+    node, row, first and last (exclusive) start, next edge into the same column. `column`, `first_node`, `states`,
+    `start_range`, `weights`, `accumulated`: the next forward weights, as in `ForwardBuffers`, but with nodes in the
+    order in which they were found. `by_state`: the order of these nodes by state; `keys`: keys for sorting them.
+    `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow, because old stamps must
+    not become valid again. `missing` [2]: see `codes.py`.
     """
 
     def __init__(self, states: int, *, share_prior_rows: bool = False) -> None:
@@ -86,10 +87,10 @@ class Levels:
     Level o has the nodes `first_node[o]:first_node[o + 1]`, each with a `column`, a `state` and the bounds `low`,
     `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
     collected; `edge_count[o]`: number of edges before level o. `first_edge` [nodes]: for the first node of a column in
-    its level, the first edge into that column. `row_values` [2, S]: `low`, and `high` negated, of one row's successors.
-    `ranked` [2, S]: the states of one column of a level, by ascending `low` and by descending `high`; `by_rank` [2, S]:
-    the values of `low` and `high` in this order. `word`, `bit` [S, 2]: the position of each state's ranks in a set of
-    bits. `marked` [2, S / 64]: the sets of bits of one row.
+    its level, the first edge into that column. `row_values` [2, S], for the successors of one row: in row 0 their
+    `low`, in row 1 the negative of their `high`. `ranked` [2, S]: the states of one column of a level, by ascending
+    `low` and by descending `high`; `by_rank` [2, S]: the values of `low` and `high` in this order. `word`, `bit` [S,
+    2]: the position of each state's ranks in a set of bits. `marked` [2, S / 64]: the sets of bits of one row.
     """
 
     def __init__(self, states: int) -> None:
@@ -120,7 +121,7 @@ class Levels:
 
 
 class ForwardBuffers:
-    """Forward weights after the newest observed pair: one agent's path under one evaluator.
+    """The forward weights after the newest observed pair, for one agent's path and one evaluator.
 
     Args:
         max_starts: largest number of start points; 0: only the first pair is a start point.

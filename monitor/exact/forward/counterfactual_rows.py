@@ -8,8 +8,8 @@ never represented (docs/semantics.md, sections 2.1 and 3.1). With D(u) = sum_j m
 Here p is the row under which the transition s, a -> s_next of the step was observed, and i = s_next. The chain is in
 `state` and takes `action`; q is the row of this pair. Rules, in this order:
 
-- Where nominal is in force, the observed action is used in the observed state (docs/semantics.md, section 2.3).
-- The same state, action and model as observed lead to the observed successor with certainty.
+- Where nominal is in force, the observed action is taken in the observed state (docs/semantics.md, section 2.3).
+- If state, action and model are as observed, the successor is certainly the observed successor.
 - Without an observation (s_next = -1) the row is the row of the model.
 - Otherwise the row is the closed form, or bounds over causal models (docs/semantics.md, section 6.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
@@ -85,8 +85,7 @@ def phase_end(dynamics: Dynamics, phase: int) -> int:
 def find_observed(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int, s_next: int) -> int:
     """Return the index of an observed transition under a phase; a new transition gets a new index.
 
-    Return FULL if there is no space. An index below the number of phases means that nothing was observed under the
-    phase with this number.
+    Return FULL if there is no space. An index below the number of phases stands for this phase without an observation.
     """
     states, actions, phases = dynamics.rewards.shape[0], dynamics.rewards.shape[1], len(dynamics.phase_begin)
     key = ((s * actions + a) * states + s_next) * phases + phase
@@ -102,7 +101,7 @@ def find_observed(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: in
 def find_entry(
     dynamics: Dynamics, table: RowTable, phase: int, observed: int, s: int, a: int, s_next: int, state: int
 ) -> int:
-    """Return the entry with the rows of `state` given s, a -> s_next (abduction); a new entry is computed.
+    """Return the entry with the rows of `state` given s, a -> s_next (abduction); compute it if it is new.
 
     Return FULL if there is no space. `observed`: the index from `find_observed`. `s_next` is -1 if nothing was
     observed. With `merge_actions` an EXACT entry has a single row, the sum over actions.

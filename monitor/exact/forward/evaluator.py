@@ -1,10 +1,10 @@
-"""Evaluator of one law and one measure: the input of the compiled loops, shared by all paths, agents and offsets.
+"""An `Evaluator` calls the compiled loops for one law and one measure, for all paths, agents and offsets.
 
-An `Evaluator` calls the loops. If a loop reports that an array is full or a value is missing, the evaluator grows the
-array or computes the value. Rules:
+If a loop reports that an array is full or a value is missing, the evaluator grows the array or computes the value, and
+calls the loop again. Rules:
 
 - Offsets of the automaton, rows of the chain and vectors of values are added only when a loop stops because it needs
-  them. Then the loop is called again. Each call makes progress or raises LimitError.
+  them. Each call makes progress or raises LimitError.
 - The row table may be cleared once in a query. If the query needs more rows than the limit, the table then grows beyond
   the limit (`RowTable.grow`).
 - A model may be too large for vectors over all states (`lazy`). Then the loops only advance the weights. Python code
@@ -126,7 +126,7 @@ class Evaluator:
         )
         self._contexts: dict[int, Context] = {}
         self._offsets = 0
-        """Number of offsets that have transitions and indices of vectors."""
+        """Number of offsets for which there are transitions and indices of vectors."""
         self._cleared = False
         self.lazy = not value_table.law.explicit  # compiled code reads only rows that the model stores explicitly
 
@@ -289,7 +289,7 @@ class Evaluator:
             values[start if queried < 0 else 0] = total
 
     def _bound_last_level(self, pairs: Pairs) -> None:
-        """Look up or compute the value of each node that bounds reach at the last pair, and write it to both bounds."""
+        """Look up or compute the value of each node of the last level, and write it to both `low` and `high`."""
         levels, offset = self._workspace.levels, len(pairs[0]) - 1
         nodes = slice(levels.first_node[offset], levels.first_node[offset + 1])
         last = int(pairs[0][offset]), int(pairs[1][offset])

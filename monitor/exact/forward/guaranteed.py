@@ -1,4 +1,4 @@
-"""Bounds over every causal model and every row of a confidence set: one offset of backward induction. Compiled.
+"""Backward induction for bounds over every causal model and every row of a confidence set. Compiled.
 
 See docs/semantics.md, section 13.4. Arrays are over the [column, state] nodes of one offset; `reached` marks the nodes
 that are evaluated. Rules:
@@ -70,10 +70,10 @@ class IntervalProblem:
 def interval(
     problem: IntervalProblem, states: Ints, actions: Ints, reached: Bytes, values: Floats
 ) -> tuple[float, float]:
-    """Return the bounds from the first of d + 1 pairs on.
+    """Return the bounds from the first pair of a path on.
 
-    c is the number of offsets that have a pair and are below the horizon. `reached` [c + 1, columns, S]: zeros, filled
-    here. `values` [2, columns, S, 2]: the entry c modulo 2 has the bounds at offset c, without observations.
+    Let c be the number of offsets that have a pair and are below the horizon. `reached` [c + 1, columns, S]: zeros,
+    filled here. `values` [2, columns, S, 2]: at index c modulo 2, the bounds at offset c without observations.
     """
     count = len(reached) - 1
     reached[0, 0, states[0]] = 1
@@ -127,7 +127,7 @@ def choose_actions(problem: IntervalProblem, offset: int, seen: Observed, state:
 
 
 def transition_at(problem: IntervalProblem, offset: int, column: int, state: int) -> int:
-    """Return the index of the automaton's transition from a column at an offset, under the label of a state."""
+    """Return the index of the transition of a column at an offset, for the label of `state`."""
     transition = problem.ranges[column, problem.label_of[state], 0]
     while problem.transitions[transition, 1] <= offset:
         transition += 1

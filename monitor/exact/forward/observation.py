@@ -1,4 +1,4 @@
-"""One observed pair, for all start points at once: the forward weights advanced by one step. Compiled.
+"""Advance the forward weights of all start points at once by one observed pair. Compiled.
 
 See docs/semantics.md, section 6.2. The rows do the abduction: each row is conditioned on the step's observed transition
 in closed form (`counterfactual_rows.py`; docs/semantics.md, section 3.1), so no noise is represented. A *start point*
@@ -133,7 +133,7 @@ def label_step(
     s_next: int,
     kept: int,
 ) -> int:
-    """Read the labels of all nodes, list edges by target column, accumulate decided weight; return a status.
+    """Read the labels of all nodes, list their edges by target column, and accumulate decided weight.
 
     w_j(x, o) is the weight of state x and obligation o for start j. pi(a|x) is the probability of action a, and
     rho(y|x, a) is the row of (x, a), both given the observed transition. o' is the obligation after the labels of
@@ -143,6 +143,7 @@ def label_step(
 
     An edge is one (x, o), a and o' for a range of j. If o' = TRUE, w_j(x, o) pi(a|x) is accumulated.
     `kept`: number of starts to keep; the starts from this index on are too old to be queried, so they are dropped.
+    Return a status.
     """
     s, a, base, count, actions = (
         forward.last_state,
@@ -216,7 +217,7 @@ def add_edge(workspace: Workspace, column: int, edge: int, node: int, row: int, 
 
 
 def shares_successor(table: RowTable, workspace: Workspace, entry: int) -> bool:
-    """Return whether a row shares a successor with the observed pair's row; if not, it does not change (locality)."""
+    """Return whether a row shares a successor with the row of the observed pair; else the observation is irrelevant."""
     begin, end = table.row_begin[table.entry_begin[entry]], table.row_begin[table.entry_begin[entry + 1]]
     found = False
     for k in range(begin, end):

@@ -1,7 +1,7 @@
-"""Cache of the rows of a counterfactual chain, by observed transition and state: two hash tables over growing arrays.
+"""Cache of the rows of a counterfactual chain. Rows are found by observed transition and state, in two hash tables.
 
-A row depends on the observed transition of its step, on the state, and on the policy in force (docs/semantics.md,
-section 3). So it is computed once (`counterfactual_rows.py`, compiled) and cached here. Rules:
+A row depends only on the observed transition of its step, on the state, and on the policy in force (docs/semantics.md,
+section 3). So it is computed once (`counterfactual_rows.py`) and cached here, in growing arrays. Rules:
 
 - A transition s, a -> s_next observed under one phase of the law has an index. Each (index, state) has an *entry*. An
   entry has one row for each action that may be taken in the state, or a single row if nothing depends on the action.
@@ -56,8 +56,9 @@ class RowTable:
     counterfactual rows computed so far, including cleared rows.
 
     The other fields are working memory for the next row. `observed` [S]: the row of the observed pair `held` (-1: none)
-    as a dense vector. `place` [S]: the position of a state in `successors`, valid only if it lies within the last row
-    and this entry has the state. `choice` [A]: the probabilities of actions. `memory`: as in `monitor.causal.row`.
+    as a dense vector. `place` [S]: the position of a state in `successors`, valid only if it is within the last row
+    and `successors` has the state there. `choice` [A]: the probabilities of actions. `memory`: as in
+    `monitor.causal.row`.
     """
 
     def __init__(self, kind: int, states: int, actions: int, budget: RowBudget | None = None) -> None:

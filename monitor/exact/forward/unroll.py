@@ -1,8 +1,8 @@
-"""The automaton of a formula unrolled over offsets, for loops that advance all start points at once.
+"""Unroll the automaton of a formula over offsets, for loops that advance all start points at once.
 
-An *offset* counts steps from a start point. After the same observed pair, start points of different age are at
-different offsets and have different obligations: `G<=20` at offset 0, `G<=19` at offset 1, and so on. A *column* of the
-unrolled automaton has at most one obligation for each offset. It contains an obligation and its successors, but if two
+An *offset* counts steps from a start point. At one observed pair, older start points are at larger offsets, so start
+points have different obligations: `G<=20` at offset 0, `G<=19` at offset 1, and so on. A *column* of the unrolled
+automaton has at most one obligation for each offset. It contains an obligation and its successors, but if two
 successors are at the same offset, one of them is in another column. One pass over a column advances every start point.
 Most formulas need a single column. Rules:
 
@@ -38,7 +38,7 @@ class Unrolled:
 
     `obligations`: for each column, offset -> obligation. `transitions` [n, 4]: first offset, last offset (exclusive),
     target, whether a reward is collected. `ranges` [columns, labels, 2]: first and last (exclusive) transition of
-    a column under a label. Both arrays are replaced when `depth`, the number of unrolled offsets, grows.
+    a column for a label. Both arrays are replaced when `depth`, the number of unrolled offsets, grows.
     """
 
     def __init__(self, automaton: Automaton, label_sets: Ints) -> None:
@@ -75,7 +75,7 @@ class Unrolled:
         self.transitions = np.array(transitions, dtype=np.int64).reshape(-1, 4)
 
     def _expand(self, begin: int, end: int) -> None:
-        """Take every step of the automaton once before columns change, because a step may raise LimitError."""
+        """Take every step of the automaton once before columns are changed, as a step may raise LimitError."""
         obligations = {column[begin] for column in self.obligations if begin in column}
         for offset in range(begin, end):
             label_sets = self._label_sets_at(offset)
@@ -89,7 +89,7 @@ class Unrolled:
     def _add_transitions(self, offset: int, column: int, label_sets: list[int]) -> None:
         """Add a transition of one obligation for each label.
 
-        A transition is merged with an equal one of the offset before.
+        A transition is merged with an equal transition at the previous offset.
         """
         obligation = self.obligations[column][offset]
         rewarded = int(self.automaton.rewards(obligation))
