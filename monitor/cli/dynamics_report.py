@@ -112,7 +112,7 @@ def _forecast_row(each: ForecastCheck) -> Row:
 
 
 def _histogram(each: FeatureCheck) -> str:
-    """Return the histogram of a feature's noise. The line shows the height of the bars of uniform noise."""
+    """Return the histogram of a feature's noise. A line shows the height of all bars if the noise is uniform."""
     from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     bars = each.histogram

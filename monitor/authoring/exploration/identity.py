@@ -1,4 +1,4 @@
-"""State identity: the key of a state, from its observation, from MiniGrid's variables, or from a user's function."""
+"""Compute the key that identifies a state: from its observation, MiniGrid's variables, or a user's function."""
 
 from __future__ import annotations
 

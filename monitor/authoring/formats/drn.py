@@ -164,7 +164,7 @@ def _add_state(given: _Given, row: Line) -> None:
 
 
 def _close(given: _Given, row: Line) -> None:
-    """Raise ModelError if the state or choice above `row` has no choice or no branch."""
+    """Raise ModelError if the last state above `row` has no choice, or the last choice has no branch."""
     if given.states and (not given.of or given.of[-1] != given.states - 1):
         raise row.error(f"state {given.states - 1}, above this line, has no action")
     if given.of and given.starts[-1] == len(given.after):

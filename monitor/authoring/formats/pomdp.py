@@ -57,7 +57,7 @@ _TOLERANCE: Final = 1e-5
 """Largest allowed difference from 1 of a sum of probabilities, as in pomdp-solve. The sum is then made 1."""
 
 _START: Final = -1
-"""Stands for an action at the start, when no action was taken yet."""
+"""Stands in place of the action in states at the start, which no action has led to."""
 
 _Entered = tuple[int, int]
 """A hidden state: the state of the file, and the first action after which this state has the same observations."""
@@ -205,7 +205,7 @@ def _names(given: PomdpText, found: _Reached, states: list[_Entered]) -> list[st
 def _rewards(
     given: PomdpText, rows: list[tuple[_Entered, int, dict[_Entered, float]]]
 ) -> tuple[Floats | None, Floats | None]:
-    """Return the mean reward of each entry of the rows, and the largest distance from it; None without rewards."""
+    """Return for each entry of the rows the mean reward, and the largest distance of a reward from it; None without."""
     if not given.rewards:
         return None, None
     by_observation = any(given_[-1] for given_ in given.rewards)
