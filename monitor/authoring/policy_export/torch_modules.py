@@ -1,4 +1,4 @@
-"""Modules of torch as ONNX: from a user's own function, as in CleanRL, or made for a policy of another library."""
+"""Export torch modules as ONNX: the user's own, as in CleanRL, and modules made for a policy of another library."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def network_onnx(
 ) -> Exported:
     """Return a module as ONNX with input `observation` [batch, D] and output [batch, A], normalisation included.
 
-    `remembered`: further inputs and outputs, with an example of each tensor; the batch is then 1. Raises PolicyError if
-    torch cannot export the module.
+    `remembered`: names of the memory's inputs and outputs -> an example of the tensor; the batch is then 1. Raises
+    PolicyError if torch cannot export the module.
     """
     assert model.observations is not None, "the caller has looked"
     width = int(model.observations.shape[1])
