@@ -58,7 +58,7 @@ class ForecastingWorld:
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: no forecast."""
         assert horizon <= LONGEST, "further steps are not drawn"
-        ahead = max(HORIZONS) if horizon <= max(HORIZONS) else LONGEST  # a comparison needs no more than the first
+        ahead = max(HORIZONS) if horizon <= max(HORIZONS) else LONGEST  # a comparison needs only `HORIZONS`
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label, ahead) <= horizon).mean(axis=1)
         return ForecastSet(found, np.full(self._count, float(DRAWS)))

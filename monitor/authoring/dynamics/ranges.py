@@ -14,7 +14,7 @@ from monitor.worlds.world_manifest import FeatureSpec, RecordedAction, WorldNumb
 MARGIN: Final = 0.5
 """Fraction of the recorded range that is added on both sides, because agents and forecasts may leave this range."""
 PILED: Final = 0.01
-"""Numbers count as cut off at an end of their range if more than this fraction of them equals the end."""
+"""Numbers count as cut off at an end of their range if at least this fraction of them equals the end."""
 TIMES_NEXT: Final = 5
 """The end must also occur more than this many times as often as the next number inwards."""
 FEW: Final = 10

@@ -1,4 +1,4 @@
-"""From columns to states and actions: numbers, names, tuples in order of first occurrence, bins or clusters."""
+"""Map columns to states and actions: by numbers, names, tuples in order of first occurrence, bins or clusters."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ENOUGH: Final = 10
 
 FEW: Final = 20
 MANY: Final = 1000
-"""A column with decimals counts as continuous if over a tenth of its values differ.
+"""A column with decimals is continuous if it has more different values than a tenth of its number of values.
 
-`FEW` and `MANY` limit this bound.
+This bound is at least `FEW` and at most `MANY`.
 """
 
 

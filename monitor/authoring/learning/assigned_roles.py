@@ -1,4 +1,4 @@
-"""Roles that the columns of a recording have so far, while roles for the others are looked for."""
+"""The roles that were found so far for the columns of a recording."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class AssignedRoles:
         return first_known(self.free(role), SINGLE[role])
 
     def is_calendar(self, name: str) -> bool:
-        """Return whether a column is a part of the calendar. A month has no more than 31 names of days."""
+        """Return whether a column is a part of the calendar. Over 31 different texts cannot be names of days."""
         facts = self.facts[name]
         return is_calendar(name) and (facts.kind != "text" or facts.distinct <= 31)
 

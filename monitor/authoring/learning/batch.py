@@ -326,7 +326,7 @@ def _is_mark(value: object) -> bool:
 
 
 def _usual_kind(values: Sequence[object]) -> str:
-    """Return the kind of most values. It is "f" if nearly all present values are numbers, or if no kind fits all."""
+    """Return the kind of most values: "f" if nearly all texts, or half of mixed values, are numbers; else "U"."""
     present = [value for value in values if not _is_mark(value)]
     numbers = sum(_fits(value, "f") for value in present)
     texts = sum(isinstance(value, str) for value in present)

@@ -26,7 +26,7 @@ BINS: Final = (2, 3, 4, 6, 8, 12, 16)
 """Numbers of quantile bins of each column that are tried."""
 
 CHANGES: Final = (8, 16)
-"""Numbers of edges at changes of the given policies' choices that are tried."""
+"""The numbers of edges that are tried. These edges are where the given policies change their choices."""
 
 OTHERS: Final = (1, 2)
 """Numbers of quantile bins that are tried together with these edges, for each column without such an edge."""
@@ -74,7 +74,7 @@ def abstractions(
 
 
 def fresh(numbering: Numbering) -> Numbering:
-    """Return the same abstraction before it has seen any rows."""
+    """Return a numbering with the same settings, but without any rows counted."""
     return Numbering(numbering.kind, numbering.columns, numbering.edges, numbering.names, numbering.centres)
 
 

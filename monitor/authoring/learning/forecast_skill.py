@@ -107,17 +107,18 @@ class ForecastSkill:
 
     @property
     def problem(self) -> ModelProblem | None:
-        """That too many forecasts rest mostly on what was never recorded; None if not."""
+        """The problem that too many forecasts rest mostly on what was never recorded; None if not too many do."""
         apart = 0 if self.assumed is None else self.assumed.count
         return too_many_assumed(self.label, self.horizon, apart, self.count + apart)
 
 
 @dataclass(frozen=True)
 class ForecastSet:
-    """Forecasts [n]: probabilities, and for each the number of recorded steps or draws that it is based on.
+    """Forecasts [n]: probabilities `said`, and for each the number of recorded steps or draws that it is based on.
 
     `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or only in part.
-    `assumed`: the part of `said` that comes from what was never recorded, where the event is assumed; None: no part.
+    `assumed`: the part of each probability that is due to outcomes that were never recorded, of which the event is
+    assumed; None: no part.
     """
 
     said: Floats
@@ -223,8 +224,7 @@ def _relative(score: Floats, rule: Floats, episodes: Ints) -> Estimate:
 def of_ends(happened: Bools, ended: Bools) -> float:
     """Return the fraction of ends that have the event; NaN if an end says nothing about the event.
 
-    An end says nothing if the event also happens without an end, or if nearly all ends have it, so that an end is the
-    event.
+    An end says nothing if the event also happens without an end, or if nearly all ends have it, or nearly none.
     """
     if not ended.any() or (happened & ~ended).any():
         return float("nan")

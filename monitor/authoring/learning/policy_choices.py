@@ -1,4 +1,4 @@
-"""What given policies do on recorded rows: where their choices change, and states that mix different choices.
+"""Find where given policies change their choices on recorded rows, and which states mix different choices.
 
 If a state contains rows on which the agent acts differently, the outcomes of its actions were recorded in different
 situations, and comparing these outcomes in this state misleads (confounding, as in Pearl 2009, chapter 3). If the
@@ -24,7 +24,7 @@ FEW: Final = 0.05
 """An action that a policy chooses on at most this fraction of a state's rows does not make the state mixed."""
 
 MOST_MIXED: Final = 0.1
-"""Largest fraction of the steps in mixed states of a good model.
+"""Largest fraction of the steps that are in mixed states if the model is good.
 
 If a policy chooses between two actions, its most frequent choice in a mixed state differs from it on at most half of
 the rows, and in any other state on at most `FEW` of them. So at this limit it differs on at most 9.5 % of the steps.
@@ -103,7 +103,7 @@ def mixed_problem(name: str, share: float) -> ModelProblem | None:
 
 @dataclass
 class _Edge:
-    """A change of a choice between the recorded values `low` and `high`, so at any number in (low, high]."""
+    """A change of a choice between the recorded values `low` and `high`. Its edge may be any number in (low, high]."""
 
     column: str
     low: float
@@ -191,7 +191,7 @@ def _best(columns: Mapping[str, AnyArray], actions: Ints, rows: Ints, whole: flo
 
 
 def _splits(name: str, values: AnyArray, hot: AnyArray, before: float) -> Iterator[tuple[float, _Edge | None, Bools]]:
-    """Yield the gain, the edge and the left part of the splits of one column: the best of a number, all of a text."""
+    """Yield gain, edge and left part of splits: the best one of a column of numbers, or all of a column of texts."""
     if values.dtype.kind == "U":
         for text in np.unique(values).tolist():
             left = values == text

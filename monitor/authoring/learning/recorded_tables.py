@@ -112,8 +112,8 @@ class _PlainRows:
 class _Path:
     """The current position in an episode, or in the rows of an agent if no column has episodes.
 
-    `reward`: reward of the step before, if it was not sent yet. `order`: order of the row before. `first`: order of the
-    first row. `begins`: True if the next row begins an episode.
+    `reward`: reward of the previous step, if it was not sent yet. `order`: order of the previous row. `first`: order of
+    the first row. `begins`: True if the next row begins an episode.
     """
 
     topic: str

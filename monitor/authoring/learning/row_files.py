@@ -29,7 +29,7 @@ CELLS: Final = 1 << 21
 """Number of values of a batch. If there are many columns, fewer rows are read at once."""
 
 TEXT: Final = 1 << 26
-"""Bytes of the text of a batch, and of a column of the batch as an array with all rows as wide as the widest."""
+"""Largest size, in bytes, of the text of a batch, and of one of its columns as an array, whose rows have one width."""
 
 LINE: Final = 4 << 20
 """Largest number of bytes of a line of a CSV file or of JSON lines, and of a message of an MCAP file."""
@@ -239,7 +239,7 @@ def rows_at_once(columns: int) -> int:
 def rows_as_wide(widths: Iterable[int]) -> int:
     """Return the number of rows that take `TEXT` bytes as an array of text.
 
-    `widths`: most characters in each column.
+    `widths`: largest number of characters in each column.
     """
     return max(1, TEXT // (4 * max([1, *widths])))
 

@@ -151,7 +151,7 @@ class RowStructure:
         return least[0] if len(least) == 1 else None
 
     def _without_action(self, links: Links) -> list[str]:
-        """Return the free columns that are empty where an action is: in final states, and hardly anywhere else."""
+        """Return the free columns that are empty where an action is missing: in final states, and hardly elsewhere."""
         if len(links.before) < PAIRS:
             return []
         found = []
@@ -282,9 +282,9 @@ class RowStructure:
             self._roles.assign(name, "action", why, "-", sure=False)
 
     def time_limit(self) -> int:
-        """Treat ends as cuts if all of them come after the same number of steps.
+        """Treat ends as cuts if nearly all of them come after the same number of steps.
 
-        If only some of them do, note this and return this number of steps.
+        If only a suspicious part of them do, note this and return this number of steps; otherwise return 0.
         """
         name = self._roles.having("terminated")
         if name not in self._facts or len(self.links.before) < PAIRS:
@@ -338,7 +338,7 @@ class RowStructure:
             why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else"
             if name in self._unsafe:
                 return ColumnRole(name, ("terminated",), f"{why}; what is unsafe ends an episode")
-            if not every and holds.sum() >= PAIRS:  # that is no chance
+            if not every and holds.sum() >= PAIRS:  # too often for chance
                 role: Role = "truncated" if set(words_of(name)) & CUTS else "terminated"
                 return ColumnRole(name, (role,), why)
             return ColumnRole(name, ("terminated",), f"{why}, so it may mark ends", sure=False, others=("state", "-"))
@@ -377,7 +377,7 @@ class RowStructure:
         return ColumnRole(name, (), why)
 
     def _reason(self, name: str) -> ColumnRole | None:
-        """Read end markers from a text that says why an episode ended, and is empty or always the same before."""
+        """Read end markers from a text that says why an episode ended, and is empty or always the same until then."""
         values, last = self._roles.columns[name], self.links.last
         free = all(
             role not in self._roles.closed and self._roles.having(role) is None for role in ("terminated", "truncated")

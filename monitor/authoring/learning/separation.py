@@ -22,7 +22,7 @@ from monitor.authoring.learning.state_codes import base_of, is_end, unknown_at
 from monitor.authoring.learning.tally import ACTION_BITS, Tally
 
 MISSED: Final = 0.02
-"""A label is reported if at least this fraction of its visits is in states without the label."""
+"""A label is reported if more than this fraction of its visits is in states without the label."""
 
 ENDING: Final = 0.1
 FEW_ENDS: Final = 5

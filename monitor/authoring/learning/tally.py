@@ -19,7 +19,7 @@ ACTION_BITS: Final = 14
 
 
 KEPT: Final = 32
-"""Largest number of observations kept for each state. They give a policy's choice in the state to within 1/32."""
+"""Largest number of observations kept for each state: a policy's choice there is known to within one in 32."""
 
 KEPT_NUMBERS: Final = 1 << 22
 """Largest number of values in all kept observations: 32 MB. With more states, fewer are kept for each."""
