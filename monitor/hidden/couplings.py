@@ -185,7 +185,7 @@ def find_all(
 def find(table: Couplings, seen: LatentTable, latent: int, place: int) -> int:
     """Return the index of the decisions for a latent step in a counterfactual place, or FULL.
 
-    New decisions are computed. `place`: state * memories + memory.
+    Decisions that are not cached are computed. `place`: state * memories + memory.
     """
     places = table.states * table.memories
     block = find_block(table, seen.number[latent] * (places // BLOCK + 1) + place // BLOCK)
@@ -208,7 +208,7 @@ def find(table: Couplings, seen: LatentTable, latent: int, place: int) -> int:
 
 
 def find_block(table: Couplings, key: int) -> int:
-    """Return the block of adjacent places for a key, or FULL. A new block is empty."""
+    """Return the block of adjacent places for a key, or FULL. If there is none, an empty block is added."""
     slot = find_slot(table.keys, key)
     if table.keys[slot] == key:
         return table.values[slot]
@@ -296,7 +296,7 @@ def read_one(
 
 
 def add_decision(table: Couplings, action: int, after: int, chance: float) -> bool:
-    """Add a decision, or its probability, to the decisions of the last key; return False if there is no space."""
+    """Add a decision of the last key, or its probability if it is there already; return False if there is no space."""
     count = table.decision_count
     for n in range(table.begin[table.key_count], count):
         if table.action[n] == action and table.after[n] == after:
@@ -321,7 +321,7 @@ def find_rows_of(table: Couplings, was: int, action: int, state: int) -> bool:
 
 
 def find_rows(table: Couplings, taken: int, other: int) -> int:
-    """Return the rows of the pair `other`, given the true pair `taken`, or FULL. New rows are computed.
+    """Return the rows of the pair `other`, given the true pair `taken`, or FULL. Rows that are not cached are computed.
 
     Pairs are state * actions + action. If `taken` is larger than every pair, no pair was taken.
     """

@@ -69,7 +69,7 @@ class Filter:
         return self._readings[reader]
 
     def start(self, seq: int) -> Weights:
-        """Return the belief before step `seq` of an episode without any observations.
+        """Return the belief before step `seq` of an episode in which nothing was observed so far.
 
         Return NOTHING if there is no such belief, or if a recurrent network may have too many memories there.
         """

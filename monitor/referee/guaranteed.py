@@ -93,7 +93,8 @@ class Guaranteed:
     def _undefined(self, goal: Goal) -> bool:
         """Return whether no band is defined.
 
-        This is so if quantities are nested, rewards vary, a change decides, or the episode's end changes a row.
+        This is so if quantities are nested, rewards of a transition vary, an intervention makes decisions for the goal,
+        or the episode's end changes a row.
         """
         if any(change.decides for change in _changes(goal)):
             return True
