@@ -150,7 +150,7 @@ class PairChain:
         return nodes
 
     def _begin(self) -> Nodes:
-        """Return the nodes at the chain's newest pair. If the chain must begin again, return those of the oldest start."""
+        """Return the nodes at the chain's newest pair; if it must begin again, those of the oldest start point."""
         trace = self._trace
         oldest = trace.first if self._deepest is None else max(trace.first, trace.last - self._deepest)
         if self._nodes is None or self._at < oldest:

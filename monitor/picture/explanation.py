@@ -56,7 +56,7 @@ class ComparedWorld(msgspec.Struct, frozen=True):
 
 
 class StepAnswer(msgspec.Struct, frozen=True):
-    """Answer after one step of the path. `value`, `bounds`: for the alternative. `nominal`: value, only for `regret`."""
+    """Answer after one step of the path. `value`, `bounds`: for the alternative. `nominal`: value, for `regret`."""
 
     seq: int
     value: float
