@@ -94,7 +94,7 @@ def proposed(
     Args:
         head: the first rows.
         settled: column -> roles that the user gave; no roles: the column is left out.
-        closed: roles that no other column can have.
+        closed: roles that no further column may get.
         computed: columns from which a function computes the states, so that no column is a state by itself; None: there
             is no function.
         time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
@@ -178,7 +178,7 @@ class _Proposing:
                     return
 
     def _other(self, name: str) -> ColumnRole:
-        """Return the role of a column, if its name does not stand for a role that only one column can have."""
+        """Return the role of a column whose name does not stand for a role that only one column can have."""
         for rule in (
             self._nothing,
             self._future,

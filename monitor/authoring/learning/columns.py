@@ -82,7 +82,7 @@ class Roles:
         return tuple(dict.fromkeys((*self.state, *given, *several)))
 
     def lacking(self, names: Collection[str]) -> list[str]:
-        """Return the columns to read that are not among `names`, and are not end markers computed from these."""
+        """Return the columns to read that are neither in `names` nor end markers computed from columns in `names`."""
         computed = {name for name in (self.terminated, self.truncated) if name and marker_condition(names, name)}
         return [name for name in self.used if name not in names and name not in computed]
 
@@ -193,7 +193,7 @@ def columns_named(names: Sequence[str], name: str, source: str) -> tuple[str, ..
 
 
 def first_known(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first column with a known name, or the single entry of a list or structure with this name."""
+    """Return the column with the first of the `known` names that occurs, also as a list or structure of one entry."""
     lower = {name.lower(): name for name in reversed(names)}
     for name in known:
         if name in lower:

@@ -82,8 +82,8 @@ class Episodes:
     def read(self, batch: RowBatch) -> Steps:
         """Return the transitions and visits of the next rows.
 
-        Raises RecordingError if the rows as a whole make no sense. If the last row of the batch ends an episode, this
-        row waits for the next row, which may be the final state of the episode.
+        Raises RecordingError if the rows as a whole do not fit the roles. If the last row of the batch ends an episode,
+        this row waits for the next row, which may be the final state of the episode.
         """
         self.source = batch.source
         fresh = concatenated(self.held, self._encoded(batch))

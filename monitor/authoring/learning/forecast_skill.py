@@ -19,7 +19,8 @@ from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.statistics.clusters import Estimate, frequency, mean
 
 BOTH: Final = 0.1
-"""The rule that knows when episodes end needs at least this fraction of ends with the event, and of ends without it."""
+"""The rule that knows when episodes end applies if at least this fraction of ends has the event, and so many have not.
+"""
 
 WORTH: Final = 0.01
 """Smallest fraction of a rule's loss that forecasts must remove to be better."""
@@ -28,14 +29,14 @@ LEAST: Final = 1e-6
 """Smallest probability that a rule gives to an outcome."""
 
 EXACT: Final = 1e6
-"""Number of recorded steps that counts as the basis of an exact forecast."""
+"""An exact forecast counts as based on this number of recorded steps."""
 
 CLASSES: Final = 10
 """Number of classes of the reliability diagram."""
 
 CLOSE: Final = 0.02
 """A difference of forecasts that does not matter: a mean forecast this close to the frequency is never wrong, and an
-assumed part this small is no assumption."""
+assumed part this small is ignored."""
 
 MOST_ASSUMED: Final = 0.05
 """Largest fraction of forecasts of a good model that rest mostly on what was never recorded."""

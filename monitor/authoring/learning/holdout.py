@@ -63,7 +63,7 @@ class Holdout:
     Attributes:
         seed: seed of the split.
         fraction: fraction of the paths that are held out.
-        begin: position of the held-out part: `begin` 0.2 holds out other paths than `begin` 0.
+        begin: where the held-out part begins, as a fraction of all paths.
         train: counts of the paths after the held-out part; paths before `begin` are in neither.
         histories: for each of `HISTORIES`, counts by (history, state, action), and counts by (history, state, action,
             successor).

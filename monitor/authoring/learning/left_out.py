@@ -167,7 +167,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> LeftOut:
-        """Return the rows from the result of `document`; without rows if `document` is None."""
+        """Return the rows from the result of `document`; no rows if `document` is None."""
         if document is None:
             return cls()
         first = {reason: [(str(s), int(n)) for s, n in named] for reason, named in document["first"].items()}

@@ -12,7 +12,7 @@ from monitor.authoring.learning.columns import Roles
 from monitor.errors import RecordingError
 
 FEW_PAIRS: Final = 100
-"""With at least this number of differences, most must be 1 for a step counter. With fewer, more must be 1 than 0."""
+"""A column counts steps if most differences are 1; with fewer differences than this, if more are 1 than 0."""
 
 STEADY: Final = 0.95
 """Times have a usual step, their median, if this fraction of the differences is within a tenth of it."""
@@ -73,8 +73,8 @@ def _episode(columns: Mapping[str, AnyArray], roles: Roles) -> Ints:
 def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, AnyArray]:
     """Return the rows that are not lost, and mark their neighbours.
 
-    `@torn`: number of lost rows of the same episode directly before the row. `@pending`: number directly after it, if
-    no other row of the episode follows yet. Lost rows before the first row of an episode count only within a batch.
+    `@torn`: number of lost rows of the same episode directly before the row. `@pending`: number of those directly after
+    it, if no other row of the episode follows yet. Lost rows before an episode's first row count only within a batch.
     """
     lost = columns["@lost"]
     if not lost.any():

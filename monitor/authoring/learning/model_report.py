@@ -37,7 +37,7 @@ WORTH: Final = 0.01
 """Smallest gain of a history, in nats a step, that counts against the abstraction."""
 
 NOT_MARKOV: Final = "the states are not Markov"
-"""Beginning of the problem that the past predicts more than the states do."""
+"""Beginning of the text of the problem that the past predicts more than the states do."""
 
 POWER: Final = 0.9
 
@@ -208,7 +208,7 @@ class _Likely:
         _add(self._from_state, (by_state << CODE_BITS) + codes, train.transitions["visits"])
 
     def anywhere(self, held: HeldOut) -> Floats:
-        """Return the probability of each outcome in any state, [n]. Seen or not, all outcomes have one prior weight."""
+        """Return the probability of each outcome in any state, [n]; all outcomes have the same prior weight."""
         at = np.minimum(np.searchsorted(self._codes, held.code), max(len(self._codes) - 1, 0))
         known = self._codes[at] == held.code if len(self._codes) else np.zeros(len(held.code), np.bool_)
         seen = np.where(known, self._counts[at], 0.0) if len(self._codes) else np.zeros(len(held.code))

@@ -60,7 +60,7 @@ class PolicyChoices:
     def mixed(self, states: Numbering) -> dict[str, float]:
         """Return for each given policy the fraction of its rows in states in which the policy's choices differ.
 
-        `states`: its numbering may get new states; pass a copy.
+        `states` may get new states, so pass a copy.
         """
         of = states.encode(self.rows, states.columns)
         return {name: mixed(of[known], at[known]) for name in sorted(self.given) for at, known in [self._known(name)]}
@@ -85,7 +85,7 @@ def mixed(states: Ints, actions: Ints) -> float:
 
 
 def mixed_problem(name: str, share: float) -> ModelProblem | None:
-    """Return the problem of a model whose states mix rows on which a policy acts differently; None if it is small."""
+    """Return the problem of a model whose states mix rows on which a policy acts differently; None if few rows are."""
     if share <= MOST_MIXED:
         return None
     who, why = {
@@ -159,7 +159,7 @@ class _Split:
 
 
 class _Queue:
-    """Splits. The next split has the largest gain. Among equal gains, the next split is the one offered first."""
+    """Queue of splits: those with the largest gain come first; among equal gains, the one that was offered first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, _Split]] = []

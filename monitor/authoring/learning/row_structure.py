@@ -20,10 +20,10 @@ from monitor.authoring.learning.columns import ACTION, NOISE, ORDER, Role, first
 from monitor.authoring.learning.conditions import marker_condition
 
 OPEN: Final = 0.05
-"""Episodes may overlap if at most this fraction of them is open at once."""
+"""Largest fraction of all episodes that may be open at once if episodes overlap."""
 
 MOSTLY: Final = 0.95
-"""A rule about rows, such as that a column rises from row to row, holds in at least this fraction of them.
+"""A rule, such as that a column rises from row to row, counts as true if it holds in this fraction of the rows.
 
 A few rows may be wrong.
 """
@@ -140,7 +140,7 @@ class RowStructure:
         return order if order in self._facts else None
 
     def _with_choices(self, names: Sequence[str]) -> str | None:
-        """Return the column that has all choices of the user's policies, and the fewest other values."""
+        """Return the column whose values include all choices of the user's policies, with the fewest other values."""
         kinds = {name: np.unique(self._roles.columns[name]) for name in names}
         spare = {
             name: len(values) - len(self._chosen)
@@ -222,7 +222,7 @@ class RowStructure:
         return changes == self._facts[name].distinct
 
     def _is_overlapping(self, name: str) -> bool:
-        """Return whether each value of a column has its own stretch of the rows, and few stretches overlap."""
+        """Return whether few values of a column overlap, each of which is open from its first to its last row."""
         kinds, first = np.unique(values := self._roles.columns[name], return_index=True)
         last = len(values) - 1 - np.unique(values[::-1], return_index=True)[1]
         steps = np.zeros(len(values) + 1, np.int64)

@@ -22,7 +22,7 @@ APART: Final = 3.0
 """A value is far outside if the gap to the other values is at least this many times their whole range."""
 
 NEGATIVE: Final = 2
-"""Largest number of different negative values that are doubtful among numbers that are otherwise never negative."""
+"""So many different negative values, or fewer, are doubtful if the other numbers are never negative."""
 
 REPEATED: Final = 2
 """A far value that occurs at least this often is not a single odd reading."""

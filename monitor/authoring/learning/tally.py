@@ -15,7 +15,7 @@ from monitor.errors import ModelError
 
 CODE_BITS: Final = 25
 ACTION_BITS: Final = 14
-"""A transition is stored as one number of state, action and code of the successor. `MAX_STATES` is 2^22."""
+"""A transition is stored as one number, from state, action and the code of the successor. `MAX_STATES` is 2^22."""
 
 
 KEPT: Final = 32
@@ -25,7 +25,7 @@ KEPT_NUMBERS: Final = 1 << 22
 """Largest number of values in all kept observations: 32 MB. With more states, fewer are kept for each."""
 
 LAST: Final = 2**63 - 1
-"""Priority of a place without an observation."""
+"""Priority of a free place for an observation."""
 
 
 class Table:
