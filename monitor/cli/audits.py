@@ -89,7 +89,7 @@ def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
 
 
 def _limits(found: Findings, gaps: Gaps, loaded: Loaded, *, in_order: bool) -> list[str]:
-    """Return reasons why alerts may differ from those of one process, as buckets are evaluated apart; with advice."""
+    """Return reasons, with advice, why alerts may differ from those of one process: buckets are evaluated apart."""
     if in_order:
         return []
     most = loaded.config.limits.agents

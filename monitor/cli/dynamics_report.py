@@ -50,7 +50,7 @@ def page_of(judgement: Judgement, title: str, scored: Sequence[Score], fits: int
 
 
 def charts(judgement: Judgement) -> dict[str, str]:
-    """Return the charts of the sections."""
+    """Return the heading of a section -> its charts, as SVG."""
     return {HISTOGRAMS: "".join(map(_histogram, judgement.features))}
 
 

@@ -43,11 +43,11 @@ def explanation(report: RecourseReport, model: MDP) -> RenderableType:
 
 
 class _Words:
-    """The words of one report."""
+    """Texts and tables on one report."""
 
     def __init__(self, report: RecourseReport, model: MDP) -> None:
         self._report, self._model = report, model
-        self._hindsight = report.decisions[0].offset > 0  # no outcome of the last pair was observed
+        self._hindsight = report.decisions[0].offset > 0  # the outcome of the last pair is not observed
 
     def values(self) -> Table:
         report, table = self._report, Table.grid(padding=(0, 2))

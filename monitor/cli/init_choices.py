@@ -89,7 +89,7 @@ def _actions_alone(numbering: Numbering, source: str) -> MDP:
 
 
 def chosen_on(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Answered:
-    """Return the choices of a policy that sees columns on recorded rows.
+    """Return what a policy that sees columns chooses on recorded rows.
 
     `model`: gives the actions. `notes`: assumptions are appended. `limit`: number of rows on which a function may fail.
     Raises PolicyError.

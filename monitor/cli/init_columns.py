@@ -426,7 +426,7 @@ def _doubted(values: AnyArray) -> list[FarValue]:
 
 
 def _lacking(role: Role, perhaps: Sequence[str]) -> str:
-    """Return the sentence that a role is needed. `perhaps`: columns that might have this role."""
+    """Return a sentence that says that a role is needed. `perhaps`: columns that might have this role."""
     article = "it" if role == "action" else "at least one"
     known = f", perhaps {', '.join(perhaps[:4])}" if perhaps else ""
     return f"no column looks like the {role}: give {article} the role {role}{known}"

@@ -319,7 +319,7 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _renumbered(facts: dict[str, Any]) -> list[str]:
-    """Return a sentence if the model has new states, or other indices for old states, than the earlier model."""
+    """Return a sentence if the model has states that the earlier model lacks, or other indices for earlier states."""
     new = facts["states"] - facts["states before"]
     if facts["states moved"]:
         moved = "new indices have taken the numbers of ends of episodes and of 'elsewhere', which come after them now"

@@ -72,11 +72,11 @@ class Couplings:
         carries_on: whether this policy acted. If so, it takes the observed action if the counterfactual place is the
             true place.
 
-    The decisions `begin[e]:begin[e + 1]` belong to one key. Each decision has an `action`, the memory `after` this
-    action, the probability `likely`, and `rows`: twice the index of its first row, plus 1 if there is a row for each
-    true successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and the mean reward
-    `row_reward`. `epoch`: number of times that the cache was cleared. `unknown`: the key, memory * width + read, for
-    which a network has no row yet; -1 if there is none.
+    Entry e, for one latent step and place, has the decisions `begin[e]:begin[e + 1]`. Each decision has an `action`,
+    the memory `after` this action, the probability `likely`, and `rows`: twice the index of its first row, plus 1 if
+    there is a row for each true successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their
+    `chances`, and the mean reward `row_reward`. `epoch`: number of times that the cache was cleared. `unknown`: the
+    key, memory * width + read, for which a network has no row yet; -1 if there is none.
     """
 
     def __init__(self, model: MDP, dynamics: MDP, policy: Readings, *, carries_on: bool) -> None:
@@ -102,7 +102,7 @@ class Couplings:
         self.shown_chances = nothing if emissions is None else emissions.probabilities
         self.widest = max(int(np.diff(each.indptr).max()) for each in (model, dynamics))
         readings = 1 if emissions is None else int(np.diff(emissions.indptr).max())
-        self.most = model.actions * readings  # decisions in one place
+        self.most = model.actions * readings  # largest number of decisions in one place
         widest = max(self.widest, model.actions, readings)
         self.memory = row_memory(widest)
         self.read_chances, self.chosen = np.zeros(widest), np.zeros(model.actions)
@@ -166,9 +166,9 @@ def find_all(
 ) -> int:
     """Write the indices of the decisions for latent steps and their counterfactual places, from step `latent` on.
 
-    `begin`, `places`: the counterfactual places for each true place, as CSR. A place here is state * number of `live`
-    memories + index of the memory in `live`. The indices for step g are written to `found[first[g]:]`. Returns the
-    first step for which there is no space, or the number of steps.
+    `begin`, `places`: the counterfactual places for each true place, as CSR. A place is here state * L + m, where
+    `live[m]` of L memories is the memory, as in `forward.Nodes`. The indices for step g are written to
+    `found[first[g]:]`. Returns the first step for which there is no space, or the number of steps.
     """
     while latent < len(seen.place):
         at = begin[seen.place[latent]]

@@ -54,8 +54,8 @@ class ForecastCheck:
 
     Attributes:
         name: name of the number.
-        covered: fraction of the outcomes within the middle `COVERED` of their forecasts.
-        forecast: distance of the outcomes' ranks in their forecasts from the uniform distribution.
+        covered: fraction of the outcomes that are in the middle part, `COVERED`, of their forecast's draws.
+        forecast: distance of the distribution of the outcomes' ranks among the draws from the uniform distribution.
         problems: reasons why the forecasts are not good enough.
     """
 

@@ -22,7 +22,7 @@ MOST: Final = 1_000
 BLOCK: Final = 100
 """Number of transitions whose forecasts are computed together."""
 DRAWS: Final = 200
-"""Number of draws for each forecast. Their variance is at most 0.5 % of the squared error of the plain frequency."""
+"""Number of draws for each forecast. Their variance is at most 0.5 % of the squared error of the base rate."""
 
 
 class ForecastingWorld:

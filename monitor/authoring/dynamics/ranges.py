@@ -41,7 +41,7 @@ def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]
     """Return the features of numbers [n, f]: their ranges, to which a world clips them, and whether they are whole.
 
     An end of a range is the recorded one if numbers pile up there, or if the numbers are whole and have few values.
-    Counts begin at 0. Other ends are `MARGIN` further out.
+    The range of whole numbers with a least number of 0 begins at 0. Other ends are `MARGIN` further out.
     """
     return tuple(_feature(name, column) for name, column in zip(names, values.T, strict=True))
 

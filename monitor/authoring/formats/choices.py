@@ -204,7 +204,7 @@ def merged_order(state: Ints, kind: Ints, kinds: int) -> Ints:
 def choices_of(model: MDP) -> Choices:
     """Return the available actions of a model as choices, in the order of states and actions.
 
-    The actions are the kinds.
+    The kind of a choice is its action.
     """
     lengths = np.diff(model.indptr)
     rows = np.flatnonzero(lengths)

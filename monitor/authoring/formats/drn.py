@@ -240,7 +240,7 @@ def _choices(given: _Given, limit: int) -> Choices:
 
 
 def _kinds(given: _Given) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Return the state and the action of each choice, and the actions' names; () if the names are only numbers."""
+    """Return the state and the action of each choice, and the actions' names; names that are only numbers are empty."""
     state, name = np.asarray(given.of), np.asarray(given.name)
     names = np.array(list(given.names), object)
     numbered = (np.arange(len(state)) - np.searchsorted(state, state)).astype(str)

@@ -205,7 +205,7 @@ def _names(given: PomdpText, found: _Reached, states: list[_Entered]) -> list[st
 def _rewards(
     given: PomdpText, rows: list[tuple[_Entered, int, dict[_Entered, float]]]
 ) -> tuple[Floats | None, Floats | None]:
-    """Return for each entry of the rows the mean reward, and the largest distance of a reward from it; None without."""
+    """Return the mean reward of each entry of the rows, and the largest distance from it; None without rewards."""
     if not given.rewards:
         return None, None
     by_observation = any(given_[-1] for given_ in given.rewards)

@@ -52,9 +52,9 @@ def is_module(value: object) -> bool:
 def of_module(module: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a torch module that maps observations [n, D] to scores [n, A].
 
-    If a module has no `forward` but an `actor`, as agents of CleanRL have, its policy is the actor after its `network`,
-    if it has one. `request.weights` gives the parameters, if set. Raises PolicyError if the module has memory, fails,
-    or does not fit the model.
+    If a module has no `forward` but an `actor`, as agents of CleanRL have, its policy is the actor, applied to the
+    output of its `network` if it has one. `request.weights` gives the parameters, if set. Raises PolicyError if the
+    module has memory, fails, or does not fit the model.
     """
     where = f"policy {request.source}"
     torch = torch_or_error(request.source)

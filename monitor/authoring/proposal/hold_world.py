@@ -89,7 +89,7 @@ def guarded_in_world(
 
 
 def _chosen(decided: Floats | Ints, luck: Floats) -> Ints:
-    """Return actions [n] from a policy's actions or distributions, with uniform numbers [n]."""
+    """Return a policy's actions [n], or actions drawn from its distributions by the uniform numbers `luck` [n]."""
     if decided.ndim == 1:
         return np.asarray(decided, dtype=np.int64)
     passed = (luck[:, np.newaxis] > decided.cumsum(axis=1)).sum(axis=1)
