@@ -254,7 +254,7 @@ def to_visit(uses: Iterable[RowUses]) -> tuple[tuple[int, int], ...]:
 def _variances(uses: RowUses) -> Iterator[tuple[int, float]]:
     """Yield each row that more data could narrow, with its part of the value's posterior variance (first order).
 
-    A row without data contributes the largest variance that values in its interval of values can have.
+    A row without data contributes the largest variance that is possible in the interval of its values.
     """
     model, counts = uses.model, uses.model.counts
     assert counts is not None

@@ -82,7 +82,7 @@ class Extremes:
         return frozenset(known | {bool(end.labels[f"+{name}"][state]) for end in self._mains})
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
-        """Return the least and the greatest value of a goal; None if nothing unknown matters, or without extremes.
+        """Return the least and the greatest value of a goal; None if nothing unknown matters or the goal is refused.
 
         `aim`: whether to return, at each extreme, the value or one of its bounds over the class of causal models.
         """

@@ -179,7 +179,7 @@ class Guaranteed:
         return self._extremes[model]
 
     def _following(self, layer: Layer, model: str) -> set[Node]:
-        """Return the successor nodes of a layer that must be evaluated: residual undecided, state not `elsewhere`."""
+        """Return the successors of a layer to evaluate: their residual is undecided, their state not `elsewhere`."""
         unknown = self._elsewhere(model)
         return {
             (branch.after, successor)

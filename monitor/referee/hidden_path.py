@@ -188,8 +188,8 @@ class Watched:
     def acting(self, k: int) -> Reader | None:
         """Return the policy that acted at a pair; None if its choice at this pair is unknown.
 
-        The choice is unknown if the policy is not configured. The choice is also unknown if the policy has memory since
-        its takeover, because the takeover may have been before the path.
+        The choice is unknown if the policy is not configured. The choice is also unknown if the policy's memory began
+        at its takeover, because the takeover may have been before the path.
         """
         if self.acted[k] == UNKNOWN_POLICY:
             return None

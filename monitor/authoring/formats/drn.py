@@ -240,7 +240,10 @@ def _choices(given: _Given, limit: int) -> Choices:
 
 
 def _kinds(given: _Given) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Return the state and the action of each choice, and the actions' names; names that are only numbers are empty."""
+    """Return the state and the action of each choice, and the actions' names.
+
+    The names are empty if every name is only the number of its choice.
+    """
     state, name = np.asarray(given.of), np.asarray(given.name)
     names = np.array(list(given.names), object)
     numbered = (np.arange(len(state)) - np.searchsorted(state, state)).astype(str)
