@@ -46,7 +46,7 @@ def abstraction_of(
     """Return the numbering of states that the options request, or None if the columns determine the numbering.
 
     Bins and clusters need a first pass over the rows. `columns`: columns of the state. `conditions`: conditions of
-    labels; bins also get edges at the numbers of these conditions.
+    labels; bins also get edges at the numbers that these conditions compare with.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -103,7 +103,7 @@ def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a c
 
 
 def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
-    """Return each source with the number of bytes before it."""
+    """Return each source with the total size of the previous sources, in bytes."""
     from monitor.authoring.learning.row_files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     sizes = [size_of(source.path) for source in sources]

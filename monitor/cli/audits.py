@@ -71,7 +71,7 @@ def audit(
 
 
 def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
-    """Make the folder. Raises ConfigError if the folder holds another audit."""
+    """Make the folder, and write into it what is audited. Raises ConfigError if the folder holds another audit."""
     about = {"config_sha256": loaded.config.digest, "world": loaded.inputs_digest, "in_order": in_order}
     file = out / "audit.json"
     try:
@@ -89,7 +89,7 @@ def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
 
 
 def _limits(found: Findings, gaps: Gaps, loaded: Loaded, *, in_order: bool) -> list[str]:
-    """Return sentences on how an audit of separate buckets may differ from one process, each with advice."""
+    """Return reasons, with advice, why alerts may differ from those of one process: buckets are evaluated apart."""
     if in_order:
         return []
     most = loaded.config.limits.agents

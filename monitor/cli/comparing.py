@@ -79,7 +79,7 @@ def best_abstraction(
 
 
 def _with_mixed(score: Scored, choices: PolicyChoices, states: Numbering | None) -> Scored:
-    """Return a score with the problem of states that mix different choices of a given policy."""
+    """Return the score with a problem for each given policy, if too many rows are in states that mix its choices."""
     from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - keep `cfmon --help` light
 
     shares = choices.mixed(deepcopy(states)) if states is not None else {}
@@ -90,7 +90,7 @@ def _with_mixed(score: Scored, choices: PolicyChoices, states: Numbering | None)
 def _too_many(columns: Sequence[str], sample: Reservoir) -> str:
     """Return a sentence that says that the columns have too many combinations for bins.
 
-    It counts the texts of each column.
+    It gives the number of different texts in each column.
     """
     texts = [(name, len(known)) for name, known in zip(columns, sample.texts, strict=False) if known]
     said = ", ".join(f"{name} {count:,}" for name, count in sorted(texts, key=lambda each: -each[1]))

@@ -1,4 +1,4 @@
-"""Counting of recordings into a learner. The counts are saved regularly, so that a killed run can continue."""
+"""Count recordings into a learner, and save the counts regularly, so that a killed run can continue."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def count_files(
     part: CountedFile | None,
     limit: RowLimit,
 ) -> tuple[int, int]:
-    """Count the files that were not counted before; return their number, and the number of files counted before.
+    """Count the files that were not counted before; return their number, and the number of the other files.
 
     The counts are saved after each file, and several times within a large file. `part`: the partly counted file, which
     is continued first. Raises RecordingError if more rows were left out than the `limit` allows; then the old counts
@@ -85,7 +85,7 @@ def count_files(
             try:
                 joined = read_into(learner, rows, bar, before, holdout, after=after, keep=keep)
             except RecordingError:
-                part_of(target).unlink(missing_ok=True)  # a corrected file counts as another file
+                part_of(target).unlink(missing_ok=True)  # once corrected, the file has another digest
                 raise
             learner.files.append(digest)
             if joined:

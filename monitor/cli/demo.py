@@ -1,4 +1,4 @@
-"""`cfmon demo`: monitor a live agent, on an embedded broker; with `--takeover`, agents that act on its alarms.
+"""`cfmon demo`: monitor a live agent through an embedded broker; with `--takeover`, compare agents that act on alarms.
 
 The agent (a separate process), the monitor and this command share only the broker. This command subscribes like any
 other client. At the end it starts a new process that verifies the evidence of an alarm.

@@ -50,7 +50,7 @@ def page_of(judgement: Judgement, title: str, scored: Sequence[Score], fits: int
 
 
 def charts(judgement: Judgement) -> dict[str, str]:
-    """Return the charts of the sections."""
+    """Return the heading of a section -> its charts, as SVG."""
     return {HISTOGRAMS: "".join(map(_histogram, judgement.features))}
 
 
@@ -112,7 +112,7 @@ def _forecast_row(each: ForecastCheck) -> Row:
 
 
 def _histogram(each: FeatureCheck) -> str:
-    """Return the histogram of a feature's noise. The line shows the height of the bars of uniform noise."""
+    """Return the histogram of a feature's noise. A line shows the height of all bars if the noise is uniform."""
     from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     bars = each.histogram

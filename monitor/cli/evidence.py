@@ -315,7 +315,7 @@ def read_bounded(file: Path, most: int, hint: str = "", budget: Budget | None = 
             if size <= most:
                 if budget is not None:
                     budget.take(size)
-                return opened.read(size)  # an endless file, such as a device, has no size
+                return opened.read(size)  # an endless file, such as a device, has size 0: nothing is read
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}{hint}") from error
     raise ConfigError(f"cannot read {file}: larger than {most:,} bytes, so it is not evidence or a model")

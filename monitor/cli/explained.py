@@ -16,7 +16,7 @@ from monitor.model.action_names import action_in_words
 SAME = 1e-12
 """Largest difference of values that counts as rounding."""
 DIGITS = 9
-"""Decimals to which actions are compared.
+"""Decimals to which the values of actions are compared.
 
 If several actions are equally good, the one with the lowest number is named.
 """
@@ -43,11 +43,11 @@ def explanation(report: RecourseReport, model: MDP) -> RenderableType:
 
 
 class _Words:
-    """The words of one report."""
+    """Texts and tables on one report."""
 
     def __init__(self, report: RecourseReport, model: MDP) -> None:
         self._report, self._model = report, model
-        self._hindsight = report.decisions[0].offset > 0  # at the last pair nothing was observed yet
+        self._hindsight = report.decisions[0].offset > 0  # the outcome of the last pair is not observed
 
     def values(self) -> Table:
         report, table = self._report, Table.grid(padding=(0, 2))
@@ -64,7 +64,7 @@ class _Words:
         return table
 
     def plans(self) -> Iterator[Text]:
-        """Yield the lines of every plan. A plan that is no better than a plan with fewer changes has only one line."""
+        """Yield the lines of every plan. The changes of a plan that is no better than one with fewer are left out."""
         fewer: Plan | None = None
         for plan in self._report.plans:
             if plan.changes:
@@ -94,7 +94,7 @@ class _Words:
     def decisions(self) -> Table:
         """Return a table of the decisions.
 
-        Each row has the other action that is best for the goal, all later decisions unchanged. Column `degree`: degree
+        Each row names the best other action for the goal if all later decisions stay unchanged. Column `degree`: degree
         of responsibility for the missed goal.
         """
         heads = "  decided at", "state", "taken", "best other", "value", "effect", "degree"

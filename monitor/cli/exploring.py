@@ -119,7 +119,7 @@ def _refuse(**given: bool) -> None:
 
 
 def _roll_out(environment: str, target: Path, steps: int, said: tuple[str, str | None, int], *, as_json: bool) -> None:
-    """Write the roll-outs, and print the command that learns from them. `said`: policy, key and seed."""
+    """Write the roll-outs, and print the command that learns from them. `said`: --policy, --key and --seed."""
     from monitor.authoring.exploration.rollouts import roll_out  # noqa: PLC0415 - keep `cfmon --help` light
 
     if target.suffix != ".csv":

@@ -130,7 +130,7 @@ def policy_export(
 
 
 def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Sequence[Path]) -> tuple[Original, MDP]:
-    """Return a policy that sees recorded columns, as a table over the states of the model."""
+    """Return the table of a policy that sees recorded columns, and the model, whose states the table covers."""
     from monitor.authoring.learning.companion import companion_of, load_learner  # noqa: PLC0415 - used here only
     from monitor.authoring.learning.left_out import DEFAULT, RowLimit  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
@@ -164,7 +164,7 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
 
 
 def warn_of_pickles(*requests: ExportRequest) -> None:
-    """Warn on stderr, before any file is opened, of files that execute code when opened; name safer alternatives."""
+    """Warn of files that execute code when opened; name safer alternatives. Call this before any file is opened."""
     from monitor.authoring.policy_export.convert import pickled  # noqa: PLC0415 - keep `cfmon --help` light
 
     files = [file for request in requests for file in pickled(request)]

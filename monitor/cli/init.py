@@ -1,4 +1,4 @@
-"""`cfmon init`: from recordings or a simulator to a folder with a model, policies and a measured configuration."""
+"""`cfmon init`: make a model, policies and a measured configuration from recordings or from a simulator."""
 
 from __future__ import annotations
 

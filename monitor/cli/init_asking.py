@@ -1,4 +1,4 @@
-"""The request of `cfmon init`: from options, a file of settings, the recordings, and answers on a terminal."""
+"""Make the request of `cfmon init` from options, a file of settings, the recordings, and answers on a terminal."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class InitBase(ABC):
         counts: numbers of its states or features, and of its actions.
         encoder: `state_encoder` of the configuration.
         label: label that holds in unsafe states.
-        paths: paths of the agent; empty until they are simulated; the simulation needs the agent's policy.
+        paths: paths of the agent. If they are simulated, they are empty until the agent's policy is known.
         measured_on: description of the paths.
         unsafe: [S] True for each unsafe state of the paths.
         notes: sentences on how the model was made.
@@ -181,9 +181,9 @@ def chosen_paths(
 
 
 def in_words(used: Sequence[RecordedPath], part: Sequence[RecordedPath], steps: int | None, what: str) -> str:
-    """Return the numbers of measured steps and paths in words, and the reason if a part of `part` is not measured.
+    """Return the numbers of measured steps and paths in words; if only some paths of `part` are measured, also why.
 
-    `what`: name of the part.
+    `what`: description of the paths of `part`.
     """
     from monitor.authoring.proposal.paths import EVENTS  # noqa: PLC0415 - keep `cfmon --help` light
 

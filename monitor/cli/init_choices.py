@@ -29,7 +29,7 @@ NO_STATES = ("terminal", "elsewhere")
 def recorded_choices(
     sources: Sequence[RowFile], roles: Roles, given: Mapping[str, GivenPolicy], limit: RowLimit
 ) -> PolicyChoices | None:
-    """Return the choices on recorded rows of the policies that see columns; None if there is no such policy.
+    """Return what the policies that see columns choose on recorded rows; None if there is no such policy.
 
     If the agent's policy is not given, it is represented by the recorded actions. Raises PolicyError.
     """
@@ -89,7 +89,7 @@ def _actions_alone(numbering: Numbering, source: str) -> MDP:
 
 
 def chosen_on(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Answered:
-    """Return the choices of a policy that sees columns on recorded rows.
+    """Return what a policy that sees columns chooses on recorded rows.
 
     `model`: gives the actions. `notes`: assumptions are appended. `limit`: number of rows on which a function may fail.
     Raises PolicyError.
@@ -117,10 +117,10 @@ def chances_on(given: GivenPolicy, answered: Answered, model: MDP) -> Floats:
 def row_policy(
     given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit
 ) -> tuple[Original, float]:
-    """Return a table for a policy that sees recorded columns, and the fraction of rows in states with mixed choices.
+    """Return a policy on states for a policy that sees columns, and the fraction of rows in states with mixed choices.
 
-    In each state the table acts as the policy does on the rows recorded in this state. Arguments and errors: as for
-    `chosen_on`.
+    In each state, its probabilities are the policy's mean choice on the rows that were recorded in this state.
+    Arguments and errors: as for `chosen_on`.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 

@@ -173,12 +173,12 @@ class RecordedColumns:
         return replace(found, columns=[self._with_far(each) for each in found.columns])
 
     def _markers(self, batch: RowBatch, names: Iterable[str]) -> dict[str, AnyArray]:
-        """Return the end markers among names that are conditions, as columns."""
+        """Return a column for each name that is a condition in place of an end marker."""
         given = {name: found for name in names if (found := marker_condition(self.names, name)) is not None}
         return {name: condition.holds(batch.columns, len(batch)) for name, condition in given.items()}
 
     def _with_far(self, column: ColumnRole) -> ColumnRole:
-        """Return a column with its values for missing ones and, if the column is used, with its other far values."""
+        """Return a column that also shows its values for missing ones and, if the column is used, other far values."""
         codes = self.missing.get(column.name, ())
         said = [f"{', '.join(map(number_text, codes))}: missing"] if codes else []
         if column.roles or not column.sure:
@@ -403,7 +403,7 @@ def _columns_of(unsafe: str | None, names: Sequence[str]) -> set[str]:
 
 
 def _chosen(policies: Iterable[str | None], head: Head) -> set[object]:
-    """Return the actions that the policies that are functions of a row choose in some of the rows."""
+    """Return the actions that the policies choose in some of the rows. Only policies that are functions are called."""
     found: set[object] = set()
     for source in policies:
         if source is not None and is_reference(source):
@@ -426,7 +426,7 @@ def _doubted(values: AnyArray) -> list[FarValue]:
 
 
 def _lacking(role: Role, perhaps: Sequence[str]) -> str:
-    """Return the sentence that a role is needed. `perhaps`: columns that might have this role."""
+    """Return a sentence that says that a role is needed. `perhaps`: columns that might have this role."""
     article = "it" if role == "action" else "at least one"
     known = f", perhaps {', '.join(perhaps[:4])}" if perhaps else ""
     return f"no column looks like the {role}: give {article} the role {role}{known}"

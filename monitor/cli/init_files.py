@@ -218,7 +218,7 @@ def final_state(path: RecordedPath, model: MDP, encoder: str) -> int | None:
     """Return the last state of a path as its agent would send it, or None if an agent cannot send it.
 
     If the episode terminated, this is the state in which it terminated, not the copy of this state in the model. If
-    that state was not recorded and the model has one end for all states, the result is the state before.
+    that state was not recorded and the model has one end for all states, the result is the previous state of the path.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 

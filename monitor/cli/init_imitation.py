@@ -23,7 +23,7 @@ FITTED: Final = 20_000
 LEAST: Final = 10
 """Smallest number of rows to fit to. With fewer rows, the held-out rows could not judge the fit."""
 BLOCKS: Final = 50
-"""Number of blocks of consecutive rows, because neighbouring rows are alike. One block in `JUDGING` is held out."""
+"""Number of blocks of rows. One in `JUDGING` is held out as a whole, because neighbouring rows are alike."""
 
 JUDGING: Final = 5
 

@@ -68,7 +68,7 @@ class RefusedError(Exception):
 
 
 def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
-    """Raise ConfigError if the folder cannot be written or has such files already.
+    """Raise ConfigError if the folder cannot be written, or if it already has one of the files to write.
 
     `settings`: the given settings file.
     """

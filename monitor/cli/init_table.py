@@ -156,7 +156,7 @@ class TableBase(InitBase):
         return measured(self.before, self.policies, candidates, self.paths, report)
 
     def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
-        """Return the figures. The path is the first one on which the formula also fires in the written model.
+        """Return the figures. Their path `first` is now the first one on which the formula fires in the written model.
 
         The written model was learned with all paths, so its answer on a path may differ from that of `before`. Bands
         and recourse are left out, because they change no alarm.
@@ -185,7 +185,7 @@ class TableBase(InitBase):
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
 
     def _states(self, path: RecordedPath) -> list[Any]:
-        """Return the states of a path in the monitor's form."""
+        """Return the states of a path as the monitor receives them from an agent, with lists as tuples."""
         found = [message["state"] for message in self.sent(path)]
         return [tuple(state) if isinstance(state, list) else state for state in found]
 

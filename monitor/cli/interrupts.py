@@ -1,9 +1,9 @@
 """Exit at once on Ctrl-C and SIGTERM, unless work is in progress that must be finished.
 
 By default, Python raises an exception in the statement that runs at that moment. In a library's callback this exception
-is lost. In the import of a compiled module, this exception becomes another error, and such imports take most of the
-start. Files are written so that the process may end at any moment. Incomplete files are removed, and started processes
-are ended.
+is lost. While a compiled module is imported, another error replaces the exception; a signal often arrives then, because
+such imports take most of the start-up time. Files are written so that the process may end at any moment. Incomplete
+files are removed, and started processes are ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # an import of `typing` would take a tenth of the time until 
     from collections.abc import Callable, Iterator
 
 INTERRUPTED = 130
-"""By the shell's convention, the exit code of a process that Ctrl-C ended."""
+"""Exit code of a process that Ctrl-C ended, by the shell's convention."""
 
 TERMINATED = 143
 """Exit code of a process that SIGTERM ended.

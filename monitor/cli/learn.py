@@ -229,7 +229,7 @@ def _report(
 def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> Assessment:
     """Return the verdict.
 
-    `whole`: judge on all folds. A comparison of abstractions leaves only the first fold unused.
+    `whole`: judge on all folds; else on the first, the only one that a comparison of abstractions leaves unused.
     """
     from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise
@@ -250,7 +250,7 @@ def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whol
 
 
 def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
-    """Write the model and the numbers of its states. Return the model, and whether numbers of old states changed."""
+    """Write the model and the indices of its states. Return the model, and whether indices of old states changed."""
     from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
@@ -319,7 +319,7 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _renumbered(facts: dict[str, Any]) -> list[str]:
-    """Return a sentence if the model has new states, or other numbers for old states, since it was learned before."""
+    """Return a sentence if the model has states that the earlier model lacks, or other indices for earlier states."""
     new = facts["states"] - facts["states before"]
     if facts["states moved"]:
         moved = "new indices have taken the numbers of ends of episodes and of 'elsewhere', which come after them now"

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 FITS: Final = 16
 WRITTEN: Final = ("{0}.scale.onnx", "{0}.fits/{0}.fit*.yaml", "{0}.fits/{0}.fit*.onnx")
-"""Patterns of the files of a world, by the stem of its manifest.
+"""Patterns of files that not every world has; {0} is the stem of the manifest.
 
-Another world of the same name may lack some of these files.
+Those of an earlier world of the same name are removed.
 """
 Fits = Annotated[
     int, typer.Option(help="fits to resampled episodes, for the credible band; 39 for a level of .95 (--dynamics)")
@@ -173,7 +173,7 @@ def learned_world(
 def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
     """Return the roles of columns, without rewards and observations.
 
-    `inputs`: None: the columns of messages for inputs.
+    `inputs`: the columns of inputs; None: those in which messages have inputs.
     """
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -209,7 +209,7 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
 
 
 def write_world(world: Candidate, target: Path) -> None:
-    """Write a manifest and its graphs, remove further files of an earlier world, and load the world.
+    """Write a manifest and its graphs, remove other files of an earlier world, and check that the world can be loaded.
 
     Raises ModelError.
     """

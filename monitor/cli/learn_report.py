@@ -81,7 +81,7 @@ def _distances(report: ModelReport) -> list[Row]:
 
 
 def charts(report: ModelReport) -> dict[str, str]:
-    """Return the charts of the sections."""
+    """Return the heading of a section -> its chart, as SVG."""
     return {"Coverage": _visits_chart(report)}
 
 

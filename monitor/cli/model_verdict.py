@@ -81,7 +81,7 @@ def page_of(
     about: str,
     more: tuple[Sequence[Section], Mapping[str, str]] = ((), {}),
 ) -> Page:
-    """Return the page of verdicts with their names, followed by more sections and charts.
+    """Return a page with the verdicts under their names, and then the sections and charts of `more`.
 
     If there is a single verdict, its name is left out.
     """
@@ -239,7 +239,7 @@ def _with(found: Estimate, scale: float = 1.0, *, percent: bool = False) -> str:
 
 
 def _short(number: float) -> str:
-    """Return a number with two digits, or with all digits before the decimal point."""
+    """Return a number with two significant digits; from 10 on, rounded to a whole number."""
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
@@ -276,9 +276,9 @@ def _past_row(one: Gain) -> Row:
 
 
 def _reliability(one: ForecastSkill) -> str:
-    """Return a reliability diagram: the frequency for each forecast, with its interval.
+    """Return a reliability diagram: for each tenth of the forecasts, the frequency of the event with its interval.
 
-    Its diagonal is a perfect match.
+    On the diagonal, the frequency is equal to the forecast.
     """
     from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, RULE, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -301,7 +301,7 @@ def _reliability(one: ForecastSkill) -> str:
 
 
 def _lead_chart(rates: AlarmRates) -> str:
-    """Return the chart of the number of events for each number of steps since the alarm."""
+    """Return a chart that shows, for each number of steps from alarm to event, the number of events."""
     from monitor.picture.svg import ALTERNATIVE, FAINT, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     leads = rates.measured.leads

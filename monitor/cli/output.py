@@ -59,7 +59,7 @@ class Bar(Protocol):
     """Progress of one piece of work."""
 
     def at(self, done: float, what: str | None = None) -> None:
-        """Report how much of `total` is done, and the name of the next part.
+        """Report how much of the `total` given to `progress` is done, and the name of the next part.
 
         It is cheap enough to call for every event.
         """
@@ -163,7 +163,7 @@ def warned() -> Iterator[list[str]]:
 def show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
 ) -> None:
-    """Write a warning to stderr; a warning about a model has no code position. Replaces `warnings.showwarning`."""
+    """Write a warning to stderr, without a code position if it is about a model. Replaces `warnings.showwarning`."""
     if issubclass(category, ModelWarning):
         sys.stderr.write(f"cfmon: warning: {message}\n")
     else:

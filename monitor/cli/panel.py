@@ -28,7 +28,7 @@ REDRAW_EVERY: Final = 1.0
 """Seconds between two redraws."""
 
 MAX_WAITING: Final = 1000
-"""Largest number of log pieces that wait for the terminal. Further pieces are dropped and counted."""
+"""Largest number of pieces of the log that wait for the terminal. Further pieces are dropped and counted."""
 
 KEPT: Final = 100
 """Number of log lines that are kept, to be written again when the terminal's size changes."""

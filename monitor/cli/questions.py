@@ -45,7 +45,7 @@ class SequentialTest(StrEnum):
 
 
 class UnchangedName(StrEnum):
-    """Unchanged decision in a state that was not visited: one of `monitor.exact.recourse.Unchanged`."""
+    """Which decision counts as unchanged in a state that was not visited: see `monitor.exact.recourse.Unchanged`."""
 
     nominal = "nominal"
     observed = "observed"
@@ -248,7 +248,7 @@ def _named(option: str, argument: str) -> tuple[str, str]:
 def _read(
     model: AnyModel, policies: Mapping[str, str], nominal: str, path: Path, *, terminated: bool
 ) -> tuple[dict[str, Any], Sequence[Any], Sequence[tuple[object, int | None]]]:
-    """Return the policies (with `nominal`), the path in the engine's form, and the path as it is printed."""
+    """Return the policies by name (`nominal` is one), the path for the evaluators, and the path for printing."""
     from monitor.cli.input_files import read_path, read_policy, read_world_path  # noqa: PLC0415 - likewise
     from monitor.evaluation.models import load_any_policy  # noqa: PLC0415 - likewise
     from monitor.model import MDP  # noqa: PLC0415 - likewise

@@ -72,7 +72,7 @@ SHOWN: Final = 10
 """Number of left-out columns that are shown."""
 
 SPARSE: Final = 10
-"""Indices are sparse if their number is at least this many times the number of indices that occur."""
+"""A note is given if a model has at least this many times as many indices as occur in the rows."""
 
 KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10
@@ -85,7 +85,7 @@ ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bin
 
 
 class TimingName(StrEnum):
-    """The owner of a row's reward and end markers: `monitor.authoring.learning.columns.Timing`."""
+    """What a row's reward and end markers belong to: see `monitor.authoring.learning.columns.Timing`."""
 
     step = "step"
     state = "state"
@@ -201,7 +201,7 @@ def open_recording(path: Path, topic: str, missing: Missing | None = None) -> Ro
 
 
 def missing_in(source: RowFile, missing: Missing) -> Missing:
-    """Return `missing` with a list of columns named one by one. Raises RecordingError for an unknown column."""
+    """Return `missing` with one entry for each column of a key `NAME,NAME`. Raises RecordingError."""
     from monitor.authoring.learning.columns import columns_named  # noqa: PLC0415 - keep `cfmon --help` light
 
     names = source.names() if missing else ()
@@ -301,7 +301,7 @@ def read_into(
         learner: counts the rows.
         rows: rows of the source.
         bar: shows the progress.
-        before: number of bytes read before the source.
+        before: total size of the previous sources, in bytes.
         holdout: also gets the steps.
         after: rows of the next source, which may continue the episodes of this one.
         keep: called now and then between two batches, with the position in the file.
@@ -336,7 +336,7 @@ def read_into(
 
 
 def _is_optional(name: str, learner: Learner) -> bool:
-    """Return whether a recording may lack the column, because an agent may send neither rewards nor actions."""
+    """Return whether a recording may lack the column: an agent need not send rewards, and need not send actions."""
     return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
 
 
@@ -376,7 +376,7 @@ def _note_on_indices(learner: Learner) -> list[str]:
 
 
 def notes_on_reading(left_out: LeftOut, gaps: int, step: float | None, joined: int, order: str | None) -> list[str]:
-    """Return sentences on rows that were left out or are missing, and on files that were joined.
+    """Return sentences on rows that were left out or are missing, and on files whose episodes continue in the next.
 
     `step`: the usual time between two rows, if times order the rows. `order`: the column of the order.
     """
@@ -397,7 +397,7 @@ def notes_on_reading(left_out: LeftOut, gaps: int, step: float | None, joined: i
 
 
 def notes_on_bins(learner: Learner, bins: str | None) -> list[str]:
-    """Return a sentence on the edges of bins that were added for the conditions of labels, if there are any.
+    """Return a sentence on the edges of bins that were added for the conditions of labels, if any were added.
 
     `bins`: the user's option. Columns whose edges the option gives are not named.
     """

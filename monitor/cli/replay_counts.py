@@ -17,7 +17,7 @@ class ReplayCounts:
     """Counts of a replay.
 
     Attributes:
-        read: number of messages.
+        read: number of messages read.
         results: result -> number of messages.
         reasons: reason -> number of rejected messages.
         examples: reason -> description of the first rejected message.

@@ -28,8 +28,8 @@ Section = tuple[str, str, Row, list[Row]]
 class Page:
     """A report.
 
-    `verdict`: the first sentence, and reasons if the verdict is bad. `about`: the data of the checks. `charts`: heading
-    of a section -> SVG. `bad`: mark the verdict as bad even if it has no reasons.
+    `verdict`: a first sentence, then reasons if it is bad. `about`: which data the checks used. `charts`: heading of a
+    section -> SVG. `bad`: mark the verdict as bad even if it has no reasons.
     """
 
     title: str

@@ -108,7 +108,7 @@ def _report_belief(
     if as_json:
         document = to_builtins(found) | {"calibrated": found.calibrated}
         for each in document["tenths"]:
-            del each["every"]["interval"]  # it would be too short
+            del each["every"]["interval"]  # too narrow, because neighbouring steps depend on each other
         print_json({"steps": found.steps, "belief": document})
     else:
         for line in (about, sentence, *map(str, out)):

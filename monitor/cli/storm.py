@@ -1,4 +1,4 @@
-"""Models in the PRISM language and JANI, which Storm builds in another process. The result is read as UMB.
+"""Let Storm, in another process, build models in the PRISM language and JANI. The result is read as UMB.
 
 stormpy has the GPL licence. It is not a dependency and is not imported here. A separate program,
 `converters/storm_to_umb.py`, imports stormpy, in any Python interpreter that has it. A model of a few lines may have
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
 MISSING, REFUSED, TOO_LARGE = 3, 4, 5
-"""Exit codes of the program."""
+"""Exit codes of `storm_to_umb.py`."""
 
 GIB: Final = 1 << 30
 _MOST: Final = 1_000_000

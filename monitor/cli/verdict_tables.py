@@ -210,7 +210,7 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
         yield f"optimal {_number(recourse.optimal)}  exact{hindsight}"
     changes = recourse.changes
     if changes is not None:
-        where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # the path shows numbers
+        where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # a world's path has numbers
         first = f"{instead(changes, action_in_words)}{where} (@{changes.offset})"
         several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
         known = " with hindsight" if verdict.offset else ""
@@ -263,7 +263,7 @@ def _decided(change: InterventionRef, back: int) -> str:
         return "without hindsight, as well as possible"
     if back == 0:
         return ""
-    # a formula cannot ask `optimal` for a number
+    # `optimal` has no such hint, as no formula gives its value as a number
     return "with hindsight, which no policy has" + (": compare optimal" if change.name == "best" else "")
 
 
@@ -285,7 +285,7 @@ def _world(quantity: Quantity, path: Path) -> str:
 
 
 def _profile(verdict: Verdict) -> Table:
-    """Return the values of `regret` for each offset, or the values of a handover's goal now."""
+    """Return the values of `regret` for each offset, or those of the goal of a handover now."""
     regret = verdict.outcome is not None
     first, helps = ("intervened at", "the latest that helps") if regret else ("its goal", "not too late")
     table = Table(f"  {first}", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")

@@ -27,7 +27,7 @@ from monitor.types.specs import BandSettings
 from monitor.types.verdicts import Bands, RestsOn, Verdict
 
 CARRIED = 0.9
-"""Fraction of the total weight of the rows that determine `support`."""
+"""`support` is determined by the heaviest rows that together have this fraction of the total weight."""
 SUGGESTIONS = 3
 """Number of pairs to visit that a verdict names."""
 
@@ -178,7 +178,7 @@ def with_credible(  # noqa: PLR0917 - a verdict, what it answers, and its bands
     now: Sequence[Samples] | None,
     level: float,
 ) -> Verdict:
-    """Return the verdict with credible bands: of each goal, if any, of the effect of `regret`, and of `goals_now`."""
+    """Return the verdict with the given credible bands: of goals, of the effect of `regret`, of `goals_now`."""
     ends = (*now[0].band(level), *now[1].band(level)) if now else None
     if not credible:
         return replace(verdict, credible_now=ends)
@@ -254,7 +254,7 @@ def to_visit(uses: Iterable[RowUses]) -> tuple[tuple[int, int], ...]:
 def _variances(uses: RowUses) -> Iterator[tuple[int, float]]:
     """Yield each row that more data could narrow, with its part of the value's posterior variance (first order).
 
-    A row without data contributes the maximum variance of values in their interval.
+    A row without data contributes the largest variance that is possible in the interval of its values.
     """
     model, counts = uses.model, uses.model.counts
     assert counts is not None

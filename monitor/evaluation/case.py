@@ -1,4 +1,4 @@
-"""`Case`: the tests of one formula on one path with one noise, and the verdict from the results."""
+"""Test one formula on one path with one noise, and make the verdict from the results."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def check_many(
     recourse: bool = True,
     each: Callable[[int], None] = lambda _answered: None,
 ) -> list[Verdict]:
-    """Evaluate several formulas on one path, sharing common work. All formulas are read before one is evaluated.
+    """Evaluate several formulas on one path, sharing common work. All formulas are read before the first is evaluated.
 
     `each` is called after each verdict, with the number of verdicts so far. The other arguments and the errors are
     those of `check`.
@@ -195,7 +195,7 @@ def check_many(
 def _held(
     engines: AnyEngines, path: Sequence[Sequence[Any]], policies: Mapping[str, object], acted: Sequence[str]
 ) -> Held:
-    """Return the path as the engines take it, after checking it."""
+    """Check the path, and return it in the form that the engines take."""
     if isinstance(engines, WorldEngines):
         moments = engines.checker.path(path)
         check_acted(acted, moments, policies)

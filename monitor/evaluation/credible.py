@@ -136,12 +136,12 @@ class PosteriorValues:
     def values(
         self, change: InterventionRef, measure: Measure, path: Path, *, terminated: bool, acted: Sequence[str] = ()
     ) -> Samples:
-        """Return the Gumbel-Max values under a change at the path's first pair.
+        """Return the Gumbel-Max values under the intervention `change` at the path's first pair.
 
         `acted`: names of the policies that acted at the pairs; empty if nominal acted.
 
         Raises LimitError if their value tables would be too large, if a nested quantity has no worst and best case, or
-        if the change makes decisions for the goal.
+        if the intervention makes decisions for the goal.
         """
         if change.decides:
             raise LimitError(f"{change.name} is not evaluated on posterior models: each would need tables of its own")
@@ -178,7 +178,7 @@ class PosteriorValues:
 def _value(  # noqa: PLR0917 - the evaluators, and what the value is a function of
     evaluators: Evaluators, change: InterventionRef, measure: Measure, path: Path, end: int | None, acted: Sequence[str]
 ) -> float:
-    """Return the value under a change at the first pair of a path.
+    """Return the value under the intervention `change` at the first pair of a path.
 
     `end`: the state in which the path terminated, if it did.
     """

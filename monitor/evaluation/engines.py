@@ -95,7 +95,7 @@ class Engines:
             band.
 
     `learned`: computes the bands of a learned model; None for a given model. `names`: the names that formulas may use.
-    `tested`: the rows with which observed steps are tested.
+    `tested`: the rows against which observed steps are tested.
     """
 
     def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings | None = BANDS) -> None:
@@ -187,10 +187,7 @@ class Engines:
         return self.learned.added(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return a verdict.
-
-        If the goal is missed, add whether it could have been met (`Checker.with_recourse`).
-        """
+        """Return the verdict; if its goal is missed, add whether it could have been met (`Checker.with_recourse`)."""
         return self.checker.with_recourse(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
@@ -288,7 +285,7 @@ class WorldEngines:
         return self.learned.added(verdict, formula, _moments(held), drawn, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return a verdict. If the goal is missed, add the one decision whose change would have met the goal."""
+        """Return the verdict; if its goal is missed, add the one decision whose change would have met the goal."""
         return self.checker.with_recourse(
             verdict, formula, _moments(held), terminated=held.terminated, acted=held.acted
         )

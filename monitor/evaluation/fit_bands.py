@@ -126,7 +126,7 @@ def _effect(nominal: Goal, alternative: Goal) -> Goal:
 
 
 def _samples(within: Span | None, found: Sequence[Estimate]) -> Samples:
-    """Return the value under each fit, minus and plus its sampling error, clipped to its range."""
+    """Return the value under each fit minus and plus `ERRORS` standard errors, clipped to the value's range."""
     values, errors = np.array([(value, ERRORS * (error or 0.0)) for value, error in found]).T
     low, high = within or (-np.inf, np.inf)
     return Samples(np.maximum(values - errors, low), np.minimum(values + errors, high))

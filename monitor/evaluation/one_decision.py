@@ -1,4 +1,4 @@
-"""Whether one changed decision would have met a missed goal, in worlds without a table of values.
+"""Find out whether one changed decision would have met a missed goal, in worlds without a table of values.
 
 Each decision from the formula's offset on is changed alone, to each other action; all other decisions are unchanged. So
 only `changes` of one decision are examined (docs/semantics.md, section 14.3), not two together, nor the best of all
@@ -31,7 +31,7 @@ FIRST_DRAWS: Final = 128
 """Number of samples for each tried decision, numbered from `DRAWS` on. The best decision is sampled again, `DRAWS`
 times."""
 MOST_TRIED: Final = 256
-"""Maximum number of tried changes, changes of the newest decisions first. Each costs some milliseconds."""
+"""Maximum number of tried changes. Newer decisions are changed first. Each change costs some milliseconds."""
 TIE: Final = 1e-12
 """Values that differ by at most this are equal. Of equally good changes, the change of the later decision is chosen."""
 
@@ -100,7 +100,7 @@ class _Search:
         self._ask, self._steps, self._names, self._drawn = ask, steps, names, drawn
 
     def best(self) -> _Found | None:
-        """Return the change with the best value if this value is known to meet the goal."""
+        """Return the change with the best value if this value is known to meet the goal, else None."""
         test = self._goal.test
         assert test is not None
         sign = 1.0 if test.comparison in (">=", ">") else -1.0
@@ -132,7 +132,7 @@ class _Search:
             yield from (ChangedDecision(begins, action) for action in range(len(self._names)) if action != taken)
 
     def _valued(self, change: ChangedDecision, particles: range) -> tuple[_Found | None, float]:
-        """Return the value under a change and its standard error; None if it needs samples and the verdict had none."""
+        """Return the value under a change and its standard error; None if it needs samples and the verdict did not."""
         question = self._ask(change.of(self._goal, self._names), begins=change.begins)
         if question.certain is not None:
             return _Found(change, question.certain), 0.0

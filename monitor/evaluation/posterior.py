@@ -1,11 +1,12 @@
 """Models drawn from the posterior of a learned model, with a separate weight for successors that were never observed.
 
-Each learned row is drawn from a Dirichlet distribution over its observed successors, whose mean is the model's row, and
-one more entry, `elsewhere`, for all other successors. The weight of `elsewhere` follows from how often rows with as
-many records discovered a new successor: the draws of all rows are pooled by their number within their row, so a row
-drawn three times gives much probability to unseen successors if rows have many successors, and next to nothing if no
-row ever showed a second successor. The state `elsewhere` is unknown, so each draw is two models: one with the
-worst and one with the best case (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
+Each learned row is drawn from a Dirichlet distribution. Its entries are the observed successors, whose proportions have
+the model's row as their mean, and `elsewhere`, which stands for all other successors. The weight of `elsewhere` follows
+from how often rows with as many records discovered a new successor; for this, the draws of all rows are pooled by their
+number within their row. So a row drawn three times gives much probability to unseen successors if rows have many
+successors, and next to nothing if no row ever showed a second successor. Nothing is known about the state `elsewhere`,
+so each draw is two models, of the worst and of the best case (`monitor.exact.sides`). See docs/semantics.md, section
+13.5.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def opened(model: MDP) -> MDP:
 
 
 def _keys(model: MDP) -> Ints:
-    """Return a number for each entry [N], ascending, that row and successor determine."""
+    """Return a key for each entry [N], which its row and its successor determine. Keys ascend."""
     keys: Ints = np.repeat(np.arange(len(model.indptr) - 1), np.diff(model.indptr)) * model.states + model.successors
     return keys
 
@@ -86,8 +87,8 @@ def drawn_probabilities(model: MDP, rng: np.random.Generator) -> Iterator[Floats
 class Discoveries(NamedTuple):
     """Discoveries by class of draws: class j has the draws with numbers 2**j + 1 to 2**(j + 1) of each row.
 
-    `found`, `draws` [J]: numbers of discoveries and of draws in class j and the class before it. `of_row` [R]: class of
-    the next draw of each learned row, in ascending order of rows.
+    `found`, `draws` [J]: numbers of discoveries and of draws in the classes j and j - 1 together. `of_row` [R]: class
+    of the next draw of each learned row, in ascending order of rows.
     """
 
     found: Ints

@@ -60,7 +60,10 @@ class SampledChecker:
         self._sampler = Sampler(scene, 0)
         self._rewards: tuple[float, float] | None = None
         if model is not None:
-            alone = float(model.rewards.min()), float(model.rewards.max())  # of a transition only another model has
+            alone = (
+                float(model.rewards.min()),
+                float(model.rewards.max()),
+            )  # if only another model has the transition
             ends = *model.reward_range, *alone
             self._rewards = min(ends), max(ends)
 

@@ -1,4 +1,4 @@
-"""Tests of models without a table of rows. Each observation is transformed, and the results must look uniform.
+"""Test models without a table of rows: transform each observation, and test whether the results are uniform.
 
 In a world with numbers, the noise inferred from observed steps must be uniform and independent. Each number of the
 noise falls into one of `CELLS` cells, which are equally likely in a correct world, whatever happened before. So each

@@ -111,7 +111,7 @@ def _by_weight(checker: Checker, formula: Formula, path: Path, *, terminated: bo
 
 
 def _never(model: MDP) -> Bools:
-    """Return which pairs [S*A] were never recorded, with an action recorded in their state."""
+    """Return which pairs [S*A] were never recorded although another action was recorded in their state."""
     counts = model.counts
     assert counts is not None
     recorded = (counts.draws(model.indptr).reshape(model.states, model.actions) > 0).any(axis=1)

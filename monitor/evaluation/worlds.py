@@ -130,10 +130,7 @@ class WorldChecker:
     def with_recourse(
         self, verdict: Verdict, formula: Formula, path: Sequence[Moment], *, terminated: bool, acted: Sequence[str]
     ) -> Verdict:
-        """Return a verdict on `path`.
-
-        If the goal is missed, add the one decision whose change would have met the goal.
-        """
+        """Return the verdict on `path`; if its goal is missed, add the one decision whose change would have met it."""
         names = self.model.action_names
         return with_one_decision(verdict, formula, self.sampled, path, names, terminated=terminated, acted=acted)
 
@@ -178,7 +175,7 @@ class WorldChecker:
         return found
 
     def _starts(self) -> list[Moment]:
-        """Return first states and inputs; empty if it is unknown for which of their numbers actions were recorded."""
+        """Return states and inputs in the recorded ranges; empty if the world has no record of these ranges."""
         generator = np.random.Generator(np.random.Philox(key=0))
         drawn = self.model.recorded_numbers(
             generator.random((STARTS, 1 + len(self.model.features + self.model.inputs)))
@@ -231,7 +228,7 @@ class WorldChecker:
         return number
 
     def resampled_from(self, verdict: Verdict, formula: Formula, path: Sequence[Moment]) -> int | None:
-        """Return the smallest number of recorded steps from which inputs were resampled; None if none were."""
+        """Return from how many recorded steps inputs were resampled (the fewest of all worlds); None if from none."""
         if verdict.drawn is None:
             return None
         found = set[int]()

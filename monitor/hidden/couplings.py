@@ -72,11 +72,11 @@ class Couplings:
         carries_on: whether this policy acted. If so, it takes the observed action if the counterfactual place is the
             true place.
 
-    The decisions `begin[e]:begin[e + 1]` belong to one key. Each decision has an `action`, the memory `after` this
-    action, the probability `likely`, and `rows`: twice the index of its first row, plus 1 if there is a row for each
-    true successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and the mean reward
-    `row_reward`. `epoch`: number of times that the cache was cleared. `unknown`: the key, memory * width + read, for
-    which a network has no row yet; -1 if there is none.
+    Entry e, for one latent step and place, has the decisions `begin[e]:begin[e + 1]`. Each decision has an `action`,
+    the memory `after` this action, the probability `likely`, and `rows`: twice the index of its first row, plus 1 if
+    there is a row for each true successor. Row r has the `successors` `row_begin[r]:row_begin[r + 1]` with their
+    `chances`, and the mean reward `row_reward`. `epoch`: number of times that the cache was cleared. `unknown`: the
+    key, memory * width + read, for which a network has no row yet; -1 if there is none.
     """
 
     def __init__(self, model: MDP, dynamics: MDP, policy: Readings, *, carries_on: bool) -> None:
@@ -102,7 +102,7 @@ class Couplings:
         self.shown_chances = nothing if emissions is None else emissions.probabilities
         self.widest = max(int(np.diff(each.indptr).max()) for each in (model, dynamics))
         readings = 1 if emissions is None else int(np.diff(emissions.indptr).max())
-        self.most = model.actions * readings  # decisions in one place
+        self.most = model.actions * readings  # largest number of decisions in one place
         widest = max(self.widest, model.actions, readings)
         self.memory = row_memory(widest)
         self.read_chances, self.chosen = np.zeros(widest), np.zeros(model.actions)
@@ -166,9 +166,9 @@ def find_all(
 ) -> int:
     """Write the indices of the decisions for latent steps and their counterfactual places, from step `latent` on.
 
-    `begin`, `places`: the counterfactual places for each true place, as CSR. A place here is state * number of `live`
-    memories + index of the memory in `live`. The indices for step g are written to `found[first[g]:]`. Returns the
-    first step for which there is no space, or the number of steps.
+    `begin`, `places`: the counterfactual places for each true place, as CSR. A place is here state * L + m, where
+    `live[m]` of L memories is the memory, as in `forward.Nodes`. The indices for step g are written to
+    `found[first[g]:]`. Returns the first step for which there is no space, or the number of steps.
     """
     while latent < len(seen.place):
         at = begin[seen.place[latent]]
@@ -185,7 +185,7 @@ def find_all(
 def find(table: Couplings, seen: LatentTable, latent: int, place: int) -> int:
     """Return the index of the decisions for a latent step in a counterfactual place, or FULL.
 
-    New decisions are computed. `place`: state * memories + memory.
+    Decisions that are not cached are computed. `place`: state * memories + memory.
     """
     places = table.states * table.memories
     block = find_block(table, seen.number[latent] * (places // BLOCK + 1) + place // BLOCK)
@@ -208,7 +208,7 @@ def find(table: Couplings, seen: LatentTable, latent: int, place: int) -> int:
 
 
 def find_block(table: Couplings, key: int) -> int:
-    """Return the block of adjacent places for a key, or FULL. A new block is empty."""
+    """Return the block of adjacent places for a key, or FULL. If there is none, an empty block is added."""
     slot = find_slot(table.keys, key)
     if table.keys[slot] == key:
         return table.values[slot]
@@ -296,7 +296,7 @@ def read_one(
 
 
 def add_decision(table: Couplings, action: int, after: int, chance: float) -> bool:
-    """Add a decision, or its probability, to the decisions of the last key; return False if there is no space."""
+    """Add a decision of the last key, or its probability if it is there already; return False if there is no space."""
     count = table.decision_count
     for n in range(table.begin[table.key_count], count):
         if table.action[n] == action and table.after[n] == after:
@@ -321,7 +321,7 @@ def find_rows_of(table: Couplings, was: int, action: int, state: int) -> bool:
 
 
 def find_rows(table: Couplings, taken: int, other: int) -> int:
-    """Return the rows of the pair `other`, given the true pair `taken`, or FULL. New rows are computed.
+    """Return the rows of the pair `other`, given the true pair `taken`, or FULL. Rows that are not cached are computed.
 
     Pairs are state * actions + action. If `taken` is larger than every pair, no pair was taken.
     """

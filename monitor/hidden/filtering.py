@@ -1,4 +1,4 @@
-"""Belief of a stream, updated from pair to pair; it includes pairs before the window (docs/semantics.md, section 16.2).
+"""Belief of a stream, updated from pair to pair, also from those before the window (docs/semantics.md, section 16.2).
 
 As plain data, a belief is a tuple (place, weight, place, weight, ...) with ascending places and weights of sum 1. A
 place is the hidden state, with the memory that every policy with memory would have there, as one number in mixed radix.
@@ -69,7 +69,7 @@ class Filter:
         return self._readings[reader]
 
     def start(self, seq: int) -> Weights:
-        """Return the belief before step `seq` of an episode without any observations.
+        """Return the belief before step `seq` of an episode in which nothing was observed so far.
 
         Return NOTHING if there is no such belief, or if a recurrent network may have too many memories there.
         """

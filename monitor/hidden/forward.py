@@ -1,4 +1,4 @@
-"""The pair chain carried forward over one observed pair, for all start points at once.
+"""Carry the pair chain forward over one observed pair, for all start points at once.
 
 A *start point* is a pair of the window at which the intervention may begin; its offset is the number of later pairs. A
 *node* is a place of the true world together with a place of the counterfactual world. A *column* is an offset together
@@ -71,7 +71,7 @@ class Part:
 
     The decisions for step g begin at `found[first[g]]`, by node. `begin` to `end`: the columns; `offset_begin` to
     `offset_end`: the offsets whose rewards are collected. `push_apart` writes `chosen[depends, first[g]:]`, the nodes
-    of step g whose rows depend on the true successor (or do not), and `count[depends, g]`, the number of these nodes.
+    of step g whose rows depend on the true successor (1) or do not (0), and their number, `count[depends, g]`.
     """
 
     table: Couplings
@@ -263,9 +263,8 @@ def spread(
 ) -> None:
     """Add the next weights of one latent step, in the columns of one part, to the sums of a place.
 
-    `source`: the place of the step. `rank`: the rank of the true successor; only rows that depend on this successor are
-    used. With rank -1, only rows that do not depend on the true successor are used. `chance`: a factor. `table`: the
-    table of the part.
+    `source`: the place of the step. `rank`: the rank of the true successor, to use the rows that depend on it; -1: use
+    the rows that do not depend on it. `chance`: a factor. `table`: the table of the part.
     """
     if part.begin == part.end and part.offset_begin == part.offset_end:
         return

@@ -1,7 +1,7 @@
 """Values beyond the observed path under a recurrent network, over pairs (state, memory) that are found on demand.
 
 The memories are the actual memories of the network after each possible observation, with equal memories merged. So the
-values are exact. If there are too many pairs, the error says so.
+values are exact. If there are too many pairs, LimitError is raised.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitor.policy.controller import Reader
 MAX_PAIRS: Final = 20_000
 """Largest number of pairs (state, memory), each with an obligation, that one value may reach."""
 MAX_KEPT: Final = 10 * MAX_PAIRS
-"""Number of values cached for other queries."""
+"""Number of cached values beyond which the cache is cleared."""
 
 
 class Pair(NamedTuple):

@@ -59,7 +59,7 @@ class HiddenWorld:
         self.tails, self.tables = Tails(self.nominal, self._automata), Tables(self.filter)
 
     def forget_if_full(self) -> None:
-        """Clear all tables if the table of a network is full. A stream has no end, so its memories are not limited."""
+        """Clear all tables if the table of a network is full. A stream has no end, so it may need ever new memories."""
         if any(network.full for network in self._networks):
             for network in self._networks:
                 network.forget()
@@ -69,7 +69,7 @@ class HiddenWorld:
             self._begin()
 
     def change(self, reference: InterventionRef) -> Change:
-        """Return the change of an intervention in a formula."""
+        """Return the change that an intervention of a formula makes."""
         match reference.kind:
             case "nominal":
                 return Change()
@@ -148,7 +148,7 @@ class ObservedValues(PathValues):
         return [within(measure, value) for value in values]
 
     def _chain(self, change: InterventionRef, measure: Measure) -> PairChain:
-        """Return the chain of a change and a measure; equal ones share a chain."""
+        """Return the chain of an intervention and a measure; equal pairs of these share a chain."""
         if (change, measure) not in self._different:
             world, made = self._hidden, self._hidden.change(change)
             automaton = world.evaluators.automaton(measure)

@@ -150,7 +150,7 @@ class PairChain:
         return nodes
 
     def _begin(self) -> Nodes:
-        """Return the nodes at the pair of the chain, or the nodes of the oldest start point."""
+        """Return the nodes at the chain's newest pair; if it must begin again, those of the oldest start point."""
         trace = self._trace
         oldest = trace.first if self._deepest is None else max(trace.first, trace.last - self._deepest)
         if self._nodes is None or self._at < oldest:
@@ -231,7 +231,7 @@ class PairChain:
         return moved
 
     def _remain(self, held: int) -> _Remaining:
-        """Return the columns that remain of the columns of `held` offsets after labels are read."""
+        """Return the columns that remain after labels are read. Only the first `held` offsets are kept."""
         automaton, index = self._automaton, dict[Column, int]()
         steps = np.full((len(self._sets), len(self._columns)), FALSE)
         rewarded = np.full(len(self._columns), -1)

@@ -14,7 +14,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, TableReader
 
 MOST_MEMORIES = 1 << 24
-"""Upper limit of the numbers of a recurrent network's memories."""
+"""The memories of a recurrent network have numbers below this limit."""
 INITIAL = 64
 """Initial space for rows of a network."""
 
@@ -23,9 +23,8 @@ class Readings:
     """Rows of one policy on one model.
 
     The row of a memory and an observation has the memory `after` reading, and the `choice` [A], the distribution of the
-    action. For a table (`listed`), the index of the row is memory * width + read. For a network, the row is found by
-    this key in a hash table, `keys` and `values`. `memories`: a number larger than
-    all memories.
+    action. If the policy is a table (`listed`), the index of the row is memory * width + read. If it is a network, the
+    row is found by this key in a hash table, `keys` and `values`. `memories`: a number larger than all memories.
     """
 
     def __init__(self, reader: Reader, model: MDP) -> None:

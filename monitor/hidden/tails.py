@@ -79,8 +79,8 @@ class Tails:
 class Tail:
     """Values of one measure beyond a path, for an intervention at any pair of it.
 
-    `acting`: the policy that acts from the intervention on, its number of steps (None: for good), and the policy that
-    acts later.
+    `acting`: the policy that acts from the intervention on; for how many steps it acts (None: for good); the policy
+    that acts after these steps.
     """
 
     def __init__(self, tails: Tails, model: MDP, measure: Measure, acting: tuple[Reader, int | None, Reader]) -> None:

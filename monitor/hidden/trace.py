@@ -93,7 +93,7 @@ class Trace:
         return self._numbered(policy, latent_observations(self.model, policy, held.pair[0], held.split()), held.places)
 
     def onward(self, number: int) -> Edges:
-        """Return the edges from the places of a pair to the places of the next pair at which this pair is possible."""
+        """Return the edges from the places of a pair to the places at which the next pair is possible."""
         held, ahead = self[number], self[number + 1]
         if held.onward is None:
             model, seen = self.model, held.seen

@@ -56,7 +56,7 @@ class ComparedWorld(msgspec.Struct, frozen=True):
 
 
 class StepAnswer(msgspec.Struct, frozen=True):
-    """Answer after one step of the path. `value`, `bounds`: for the alternative. `nominal`: only for `regret`."""
+    """Answer after one step of the path. `value`, `bounds`: for the alternative. `nominal`: value, for `regret`."""
 
     seq: int
     value: float
@@ -103,7 +103,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return action_in_words(self.names[number] if self.names else "", number, self.evidence.actions)
 
     def action_in_brief(self, number: int) -> str:
-        """Return the name of an action in a place where it is clear that it is an action."""
+        """Return the name of an action for a place where it is clear that the name is that of an action."""
         return self.action(number).removeprefix("action ").strip("'")
 
 

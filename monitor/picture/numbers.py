@@ -29,13 +29,13 @@ from monitor.referee.numbers import Given, drawn_states
 from monitor.worlds import CheckedWorld
 
 DRAWS, MOST_DRAWS = 400, 4_000
-"""Minimum and maximum number of paths of each world. Between them, it is the number of the verdict's samples."""
+"""Each world has as many paths as the verdict has samples, but at least `DRAWS` and at most `MOST_DRAWS`."""
 MOST_FEATURES: Final = 4
 MOST_LABELS: Final = 3
 TRIED: Final = 12
 """Number of states in which thresholds of labels are looked for."""
 BAND: Final = (10.0, 50.0, 90.0)
-"""Percentiles of the draws: the ends of a band, and its middle."""
+"""Percentiles of the draws: the lower end of a band, its middle, and its upper end."""
 TINT: Final = 0.16
 """Opacity of a band."""
 
@@ -66,7 +66,7 @@ def draw_numbers(
     If a formula has several goals, the first one is drawn. For `handover`, both policies are drawn from the last step.
 
     Raises:
-        LimitError: the formula has no quantity, or the referee does not draw its noise.
+        LimitError: the formula has no quantity, or the referee does not sample this quantity.
     """
     formula = parse(evidence.text)
     found = list(goals(formula))

@@ -162,7 +162,7 @@ class Sheet:
         self._top = self.y
 
     def heading(self, text: str, aside: str = "", ink: Ink = INK) -> None:
-        """Write the heading of the next band. `aside`: text to the right of it."""
+        """Write the heading of the next band. `aside`: text to the right of the heading."""
         self.y += 12
         room = WIDTH - 2 * MARGIN - width_of(text, 13, bold=True) - 16
         self.canvas.text((MARGIN, self.y + 13), text, bold=True, ink=ink, halo=True)

@@ -38,7 +38,7 @@ def likeliest_in_words(model: MDP, there: Mapping[int, float]) -> str:
 
 
 def state_in_brief(model: MDP, state: int) -> str:
-    """Return `state_in_words` for a place where it is clear that it is a state. A number has no word before it.
+    """Return `state_in_words` for a place where it is clear that states are meant: a number without the word `state`.
 
     A cell of a grid in the same picture is written `2,0` for `row 2 column 0`.
     """

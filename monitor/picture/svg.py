@@ -90,7 +90,7 @@ def shortened(text: str, room: float, *, size: float, bold: bool = False) -> str
 
 
 def width_of(text: str, size: float, *, bold: bool = False) -> float:
-    """Return the largest width of a text, in pixels."""
+    """Return the largest width that a text may have, in pixels."""
     return len(text) * size * (WIDE if bold else MEAN)
 
 

@@ -38,8 +38,9 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 
     `actions`: the index of each action that a `do(..)` names.
 
-    Return None if the value uses no learned row, or if the basis is not counted: if the formula may be decided without
-    looking decided (`is_counted`), if decisions are made for the goal, or if there are more than `LIMIT` uses.
+    Return None if the value uses no learned row, or if the basis is not counted: if the residual does not always show
+    that the formula is decided (`is_counted`), if decisions are made for the goal, or if there are more than `LIMIT`
+    uses.
     """
     change, measure = goal.world.change, goal.measure
     if change.decides or (isinstance(measure, Probability) and not is_counted(measure)):
@@ -55,7 +56,7 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 
 
 def is_counted(measure: Probability) -> bool:
-    """Return whether the residual of a path formula always shows when its truth is decided. Later uses do not count.
+    """Return whether the residual of a path formula always shows that its truth is decided; later uses do not count.
 
     The residual shows this if the formula has no nested goal and at most one temporal operator, and no constant on the
     right side of this operator. For example, `G[2,4] true` is always true, but its residual does not show this.

@@ -136,7 +136,10 @@ class Deciding:
         self._read = 0
 
     def measure(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> float:
-        """Return the value of a goal's measure under a change that decides. Raises LimitError beyond `BEST_LIMIT`."""
+        """Return the value of a goal's measure under an intervention that makes decisions for the goal.
+
+        Raises LimitError beyond `BEST_LIMIT`.
+        """
         start, residual = _begun(goal, frame)
         first = self._place(self._track(frame), start, residual, _mode(change), aim, largest=change.largest)
         return self._value_of(first, frame.steps[start].state)

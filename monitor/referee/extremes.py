@@ -1,4 +1,4 @@
-"""Extremes of a value: the values if everything never recorded is as bad, or as good, as possible.
+"""Extremes of a value: the values if everything that was never recorded is as bad, or as good, as possible.
 
 1. A pair (state, action) that was never recorded leads to the state `elsewhere`, about which nothing is known. The
    counts also name states in which the truth of a label is unknown.
@@ -82,7 +82,7 @@ class Extremes:
         return frozenset(known | {bool(end.labels[f"+{name}"][state]) for end in self._mains})
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
-        """Return the least and the greatest value of a goal; None if nothing unknown matters, or without extremes.
+        """Return the least and the greatest value of a goal; None if nothing unknown matters or the goal is refused.
 
         `aim`: whether to return, at each extreme, the value or one of its bounds over the class of causal models.
         """
@@ -123,7 +123,7 @@ class Extremes:
         return ends[0] if len(ends) == 1 else (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0])
 
     def side(self, goal: Goal, *, best: bool) -> tuple[Unroll, Goal] | None:
-        """Return the evaluator of one extreme, and the goal in its form; None if `quantity` returns None."""
+        """Return the evaluator of one extreme, and the goal with marked labels; None if `quantity` returns None."""
         if not self.due or self.refused(goal):
             return None
         return self._sides[best], _marked_goal(goal, goal.world.change)
@@ -142,7 +142,7 @@ def _marked_goal(goal: Goal, change: InterventionRef) -> Goal:
 
 
 def _leads(model: MDP, places: set[int]) -> bool:
-    """Return whether a pair leads to another state about which something is unknown."""
+    """Return whether any pair leads to another state, about which something is unknown."""
     pairs = ((s, a) for s in range(model.states) for a in range(model.actions) if places)
     return any(k != s and k in places for s, a in pairs for k in model.row(s, a)[0].tolist())
 

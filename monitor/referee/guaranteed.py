@@ -93,7 +93,8 @@ class Guaranteed:
     def _undefined(self, goal: Goal) -> bool:
         """Return whether no band is defined.
 
-        This is so if quantities are nested, rewards vary, a change decides, or the episode's end changes a row.
+        This is so if quantities are nested, rewards of a transition vary, an intervention makes decisions for the goal,
+        or the episode's end changes a row.
         """
         if any(change.decides for change in _changes(goal)):
             return True
@@ -178,7 +179,7 @@ class Guaranteed:
         return self._extremes[model]
 
     def _following(self, layer: Layer, model: str) -> set[Node]:
-        """Return the successor nodes of a layer that must be evaluated: residual undecided, state not `elsewhere`."""
+        """Return the successors of a layer to evaluate: their residual is undecided, their state not `elsewhere`."""
         unknown = self._elsewhere(model)
         return {
             (branch.after, successor)

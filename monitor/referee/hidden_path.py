@@ -78,7 +78,7 @@ class Minds:
 
     @property
     def size(self) -> int:
-        """Return the number of numbers in a belief entry as plain data: place, weight, and the memories of networks."""
+        """Return how many numbers a belief entry has as plain data: place, weight, and the memories of networks."""
         return 2 + sum(reader.width for reader in self._rememberers)
 
     def place(self, number: int, remembered: Sequence[float]) -> Place:
@@ -173,8 +173,7 @@ class Watched:
     def _says_nothing(self, k: int, here: Belief) -> bool:
         """Return whether the action of a pair gives no information.
 
-        This is so if the policy that chose it is unknown, or if this policy never chooses the action at a possible
-        place.
+        This is so if the policy that chose it is unknown, or if this policy chooses the action at no possible place.
         """
         reader = self.acting(k)
         if reader is None:
@@ -189,8 +188,8 @@ class Watched:
     def acting(self, k: int) -> Reader | None:
         """Return the policy that acted at a pair; None if its choice at this pair is unknown.
 
-        The choice is unknown if the policy is not configured. The choice is also unknown if the policy has memory since
-        its takeover, because the takeover may have been before the path.
+        The choice is unknown if the policy is not configured. The choice is also unknown if the policy's memory began
+        at its takeover, because the takeover may have been before the path.
         """
         if self.acted[k] == UNKNOWN_POLICY:
             return None
@@ -222,7 +221,7 @@ class Watched:
 
     @cached_property
     def ahead(self) -> list[dict[Place, float]]:
-        """For each pair and place, the relative probability of the observations from this pair on: see 4 above."""
+        """For each pair and place, the relative probability of the observations from this pair on (rule 4)."""
         found: list[dict[Place, float]] = []
         for k in reversed(range(len(self.pairs))):
             later = found[-1] if found else None

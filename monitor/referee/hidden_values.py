@@ -53,7 +53,7 @@ class Other(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node: the true place (or the state in which the episode ended, or None), counterfactual state, and residual."""
+    """A node. `true`: the true place; beyond the last pair, the state in which the episode ended, or None."""
 
     true: Place | int | None
     other: Other

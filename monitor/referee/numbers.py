@@ -50,7 +50,7 @@ ACTION, POSTERIOR, INPUTS = 1, 2, 3
 BLOCK = 1024
 """Number of draws that a world makes together from its own posterior."""
 LOOKS = (64, 256, 1024)
-"""Numbers of draws of the policy that takes over, in `handover`, after which a test decides if it meets the goal."""
+"""After these numbers of draws, a test decides whether the policy that takes over in `handover` meets the goal."""
 WRONG = 1e-3
 """Probability that any of these tests is wrong in a draw."""
 OTHER_NOISE = 1 << 63
@@ -187,8 +187,8 @@ def _binomial(count: int, chance: float) -> list[float]:
 def left(goal: Goal, given: Given) -> float | None:
     """Return the fraction of draws that take an unrecorded action before the goal's value is decided.
 
-    For a difference, this is the fraction in the first world. Return None if the fraction cannot be determined: if a
-    formula may be decided without looking decided, or if the recorded data of the world are unknown.
+    For a difference, this is the fraction in the first world. Return None if the fraction cannot be determined: if the
+    residual does not always show that a formula is decided, or if the recorded data of the world are unknown.
 
     Raises LimitError for goals that this evaluator does not sample.
     """

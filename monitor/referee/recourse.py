@@ -1,4 +1,4 @@
-"""Answer to whether other decisions could have met a missed goal, computed from the values of separate worlds.
+"""Find out whether other decisions could have met a missed goal, from the values of separate worlds.
 
 1. The answer is `foresight` if the policy that is best without observations meets the goal. Otherwise it is `hindsight`
    if the best decisions meet the goal. Otherwise it is `no`.

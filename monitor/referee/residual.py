@@ -25,14 +25,14 @@ TRUE, FALSE = Const(value=True), Const(value=False)
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Conjunction of two or more."""
+    """Conjunction of two or more parts."""
 
     parts: frozenset[PathResidual]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Disjunction of two or more."""
+    """Disjunction of two or more parts."""
 
     parts: frozenset[PathResidual]
 

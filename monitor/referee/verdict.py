@@ -1,7 +1,7 @@
 """Verdicts from values: comparisons, Boolean combinations, regret.
 
 1. A comparison with a bound treats values within 1e-12 max(1, |bound|) of the bound as equal to it (`Test.holds`).
-2. A label outside all brackets refers to the path's last state.
+2. A label that is in no goal refers to the path's last state.
 3. An answer is robust if it is the same for every choice of causal models, made independently for each quantity.
 4. The outcome of regret is `safe` if nominal meets the goal, else `regret` if the alternative meets it, else
    `unavoidable`. The profile has both values for every offset from the last pair back to the formula's offset.

@@ -47,7 +47,7 @@ class Moment:
 
 
 Timeline = tuple[Moment, ...]
-"""One moment for each step. The last moment stays in force, and differs from the moment before it."""
+"""One moment for each step. The last moment stays in force, and differs from the previous one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""From recordings of numbers to a world: location and scale of the next state are fitted and written as ONNX graphs."""
+"""Learn a world from recordings of numbers: fit location and scale of the next state, and write them as ONNX graphs."""

@@ -68,7 +68,7 @@ class _Corrected:
 
 
 class _Trees:
-    """Gradient boosting on histograms (Ke et al. 2017), until a tenth of the steps is no longer predicted better."""
+    """Gradient boosting on histograms (Ke et al. 2017), until predictions of a held-back tenth no longer improve."""
 
     def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
         library = _Library()
@@ -124,7 +124,7 @@ class _Network:
 
 
 def fitted(kind: Kind, given: Floats, wanted: Floats, seed: int) -> Fit:
-    """Return the fit of `wanted` [n, k] by `given` [n, d]. Raises ModelError if scikit-learn is not installed."""
+    """Return a fit of targets `wanted` [n, k] to inputs `given` [n, d]. Raises ModelError without scikit-learn."""
     return _Linear(given, wanted) if kind == "linear" else _Corrected(kind, given, wanted, seed)
 
 

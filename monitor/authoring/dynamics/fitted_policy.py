@@ -23,7 +23,7 @@ Boosted trees are not among them. A verdict evaluates its policies about 10,000 
 as long as a network.
 """
 IMITATED: Final[tuple[PolicyKind, ...]] = (*KINDS, "tree")
-"""Kinds of fits that are compared for an imitation. A policy to imitate may have sharp edges."""
+"""Kinds of fits that are compared for an imitation. The imitated policy may change abruptly, as trees do."""
 LEAST: Final = 1e-6
 """Smallest value of an action's probability before the probabilities are divided by their sum."""
 
@@ -81,7 +81,7 @@ def written_classifier(
     seen: tuple[Sequence[int], int],
     chosen: tuple[Sequence[int], int],
 ) -> bytes | None:
-    """Return the ONNX bytes of a tree or forest of scikit-learn that acts as its `predict`; None for other objects."""
+    """Return ONNX bytes that act like `predict` of a tree or forest of scikit-learn; None for other objects."""
     (columns, width), (actions, count) = seen, chosen
     trees = [each.tree_ for each in getattr(classifier, "estimators_", [classifier]) if hasattr(each, "tree_")]
     plain = type(classifier).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier",

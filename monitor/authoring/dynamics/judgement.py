@@ -50,12 +50,12 @@ class TestResult(NamedTuple):
 class ForecastCheck:
     """Checks of the forecasts of one number, a feature or a resampled input.
 
-    A forecast is for the last of `HORIZON` steps.
+    Each forecast is of the number at the last of `HORIZON` steps.
 
     Attributes:
         name: name of the number.
-        covered: fraction of the outcomes within the middle `COVERED` of their forecasts.
-        forecast: distance of the outcomes' ranks in their forecasts from the uniform distribution.
+        covered: fraction of the outcomes that are in the middle part, `COVERED`, of their forecast's draws.
+        forecast: distance of the distribution of the outcomes' ranks among the draws from the uniform distribution.
         problems: reasons why the forecasts are not good enough.
     """
 
@@ -73,7 +73,7 @@ class FeatureCheck(ForecastCheck):
         score, baseline: mean score of the world and of the baseline.
         histogram: fractions of the inverted noise in `BINS` equal parts of (0, 1).
         uniform: distance of the noise from the uniform distribution.
-        related: correlation of the noise with the noise of the step before.
+        related: correlation of the noise with the noise of the previous step.
     """
 
     score: float
@@ -209,7 +209,7 @@ def _from_uniform(values: Floats, estimated: float = np.inf) -> TestResult:
 
 
 def _correlation(values: Floats, path: Ints) -> TestResult:
-    """Return the correlation of each value with the value before it on the same path."""
+    """Return the correlation of values with the previous value on the same path."""
     order = np.argsort(path, kind="stable")
     same = path[order][1:] == path[order][:-1]
     before, after = values[order][:-1][same], values[order][1:][same]

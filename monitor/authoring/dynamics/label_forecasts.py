@@ -22,7 +22,7 @@ MOST: Final = 1_000
 BLOCK: Final = 100
 """Number of transitions whose forecasts are computed together."""
 DRAWS: Final = 200
-"""Number of draws for each forecast. Their variance is at most 0.5 % of the squared error of the plain frequency."""
+"""Number of draws for each forecast. Their variance is at most 0.5 % of the squared error of the base rate."""
 
 
 class ForecastingWorld:
@@ -58,7 +58,7 @@ class ForecastingWorld:
     def forecasts(self, label: str, horizon: int) -> ForecastSet:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: no forecast."""
         assert horizon <= LONGEST, "further steps are not drawn"
-        ahead = max(HORIZONS) if horizon <= max(HORIZONS) else LONGEST  # a comparison needs no more than the first
+        ahead = max(HORIZONS) if horizon <= max(HORIZONS) else LONGEST  # a comparison needs only `HORIZONS`
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label, ahead) <= horizon).mean(axis=1)
         return ForecastSet(found, np.full(self._count, float(DRAWS)))

@@ -126,7 +126,7 @@ class Score:
 def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
     """Return three parts. The parts for choosing and checking have a fifth of the paths each, and at least two paths.
 
-    `first`: the paths for checking, regardless of their number.
+    `first`: the paths that the part for checking should have, instead of a fifth of all.
     """
     paths = np.random.default_rng(seed).permutation(np.unique(steps.path))
     held = max(2, len(paths) // 5)
@@ -154,7 +154,7 @@ def refitted(form: Form, draft: Draft, parts: Parts, seed: int) -> Candidate:
 
 
 def unchanged(draft: Draft, parts: Parts) -> Candidate:
-    """Return the baseline: the next state is the last state plus noise of constant scale."""
+    """Return the baseline: the next state is the present state plus noise of constant scale."""
     return _candidate(None, draft, parts.choice, _Unchanged(len(draft.features)), None)
 
 

@@ -1,4 +1,4 @@
-"""Writer of ONNX graphs on the concatenated inputs of a world, and of trees of scikit-learn as a node of a graph."""
+"""Write ONNX graphs that take the concatenated inputs of a world, and trees of scikit-learn as one node of a graph."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def written_trees(graph: GraphWriter, given: str | AnyArray, trees: Iterable[Lea
 
 
 class HistogramTree:
-    """A tree of scikit-learn's histogram-based boosting, with the names of its other trees."""
+    """A tree of scikit-learn's histogram-based boosting, with the attribute names of scikit-learn's other trees."""
 
     def __init__(self, nodes: AnyArray) -> None:
         leaf = nodes["is_leaf"] != 0

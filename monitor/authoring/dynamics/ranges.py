@@ -14,7 +14,7 @@ from monitor.worlds.world_manifest import FeatureSpec, RecordedAction, WorldNumb
 MARGIN: Final = 0.5
 """Fraction of the recorded range that is added on both sides, because agents and forecasts may leave this range."""
 PILED: Final = 0.01
-"""Numbers count as cut off at an end of their range if more than this fraction of them equals the end."""
+"""Numbers count as cut off at an end of their range if at least this fraction of them equals the end."""
 TIMES_NEXT: Final = 5
 """The end must also occur more than this many times as often as the next number inwards."""
 FEW: Final = 10
@@ -41,7 +41,7 @@ def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]
     """Return the features of numbers [n, f]: their ranges, to which a world clips them, and whether they are whole.
 
     An end of a range is the recorded one if numbers pile up there, or if the numbers are whole and have few values.
-    Counts begin at 0. Other ends are `MARGIN` further out.
+    The range of whole numbers with a least number of 0 begins at 0. Other ends are `MARGIN` further out.
     """
     return tuple(_feature(name, column) for name, column in zip(names, values.T, strict=True))
 

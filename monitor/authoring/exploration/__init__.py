@@ -1,4 +1,4 @@
-"""Enumeration of an environment into a model: every reachable state, by snapshots or by the environment's own hook.
+"""Enumerate the reachable states of an environment as a model, by snapshots or by its own method `successors`.
 
 This package runs the user's code. `search.py` finds the states, `walks.py` compares the result with the environment,
 and `explored_model.py` makes the model.

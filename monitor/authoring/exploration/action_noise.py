@@ -1,6 +1,7 @@
 """Action noise: with a given probability, another action is taken instead of the chosen one.
 
-Only actions that are available in the state are taken. With probability `slip` the action is replaced by one drawn
+Only actions that are available in the state are taken. With probability `slip` the chosen action is replaced. The
+replacement is drawn, by the value of `to`,
     `others`      uniformly from the others,
     `all`         uniformly from all, the chosen one included (MiniGrid's `StochasticActionWrapper`),
     `neighbours`  uniformly from the numbers below and above, modulo A (how FrozenLake slips).
@@ -24,8 +25,8 @@ MOST_WEIGHTS: Final = 1 << 27
 def slip_weights(available: Bools, slip: float, to: SlipTo) -> Floats:
     """Return the probability [S, A, A] that action b is taken if action a is chosen in state s.
 
-    `available`: [S, A]. Rows of unavailable actions are 0. Raises ModelError if `slip` is not a probability or is too
-    large.
+    `available`: [S, A]. Rows of unavailable actions are 0. Raises ModelError if `slip` is not a probability, or if the
+    result is too large.
 
     >>> slip_weights(np.array([[True, True, True]]), 0.2, "others")[0, 0].round(3).tolist()
     [0.8, 0.1, 0.1]

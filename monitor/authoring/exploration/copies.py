@@ -1,4 +1,4 @@
-"""Environments explored by snapshots: deep copies, or the environment's own `clone_state` and `restore_state`.
+"""Explore environments by snapshots: deep copies, or the environment's own `clone_state` and `restore_state`.
 
 A snapshot also has the states of the random generators. A step repeated from a snapshot would therefore always give the
 same result, even in a random environment. So each step is repeated with differently seeded generators. If the results
@@ -182,7 +182,7 @@ def layers(environment: Environment) -> Iterator[Environment]:
 def reseed(environment: Environment, seed: int) -> None:
     """Seed every random generator that the environment may use: in its attributes, and those of Python and NumPy."""
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - what an environment of a user may use
+    np.random.seed(seed)  # noqa: NPY002 - a user's environment may use it
     for layer in layers(environment):
         for name, value in list(getattr(layer, "__dict__", {}).items()):
             match value:
@@ -244,7 +244,7 @@ def _action_names(environment: Environment, count: int) -> tuple[str, ...]:
 def _can_be_copied(environment: Environment) -> bool:
     """Return whether deep copies work.
 
-    If not, the environment must have its own snapshots. Raises ModelError.
+    Raises ModelError if they do not work and the environment has no snapshots of its own.
     """
     try:
         copied(environment)

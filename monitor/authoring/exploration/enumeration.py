@@ -1,4 +1,4 @@
-"""Exploration of an environment, from its name to its model."""
+"""Explore an environment: open it by its name, enumerate its states, and make the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of an explored environment: rows with action noise, rewards, labels, and the states' valuations."""
+"""Make the model of an explored environment: rows with action noise, rewards, labels, and the states' valuations."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def model_of(
 
     A terminated state is absorbing, with reward 0 and the label `terminal`. If an episode can both pass through a key
     and end there, the model has two states for this key, and `ended_as` maps the state that is passed through to the
-    state at the end. If a transition has several rewards, its reward is their middle within one row, or their mean if
-    noise joins several rows; `reward_spread` is the largest distance from it. Valuations are the keys. Raises
-    ModelError.
+    state at the end. If a transition has several rewards, its reward is the middle of their range; if action noise
+    joins several rows, the mean of these. `reward_spread` is the largest distance from it. Valuations are the keys.
+    Raises ModelError.
     """
     twins = {
         number: found.numbers[node.key, True]
@@ -123,9 +123,9 @@ def _observations(found: Found) -> Floats | None:
 
 
 def _valuations(found: Found, copies: set[int]) -> list[Valuation]:
-    """Return the keys.
+    """Return the keys; none if their lengths differ.
 
-    If only the end of an episode leads to a state, its key is marked, because no agent publishes it.
+    The key of a state that exists only for ends of episodes is marked, because no agent publishes this state.
     """
     longest = max(len(node.key) for node in found.nodes)
     if any(len(node.key) != longest for node in found.nodes):

@@ -1,4 +1,4 @@
-"""State identity: the key of a state, from its observation, from MiniGrid's variables, or from a user's function."""
+"""Compute the key that identifies a state: from its observation, MiniGrid's variables, or a user's function."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class StateIdentity:
         key: (environment, raw observation, flattened observation) -> key.
         shown: description, for messages.
         variables: names of the key's entries, or empty.
-        ages: functions that set the environment's step count, which is not part of a state. Each step is taken at each
-            age, and its rewards may differ.
+        ages: functions that set the environment's step count, which is not part of a state. Each step is taken with
+            each of these counts; only its rewards may differ between them.
     """
 
     key: Callable[[Any, Any, Flat | None], Valuation]

@@ -1,4 +1,4 @@
-"""Models in the form of verification tools, with a list of choices in each state, and conversion from and to `MDP`.
+"""Models as verification tools represent them, with a list of choices for each state; conversion from and to `MDP`.
 
 In an `MDP`, action a is the same action in every state. PRISM, Storm and UMB number the choices of each state from 0,
 and may name them. If choices have names, each name becomes an action, in the order of the file. A name that occurs k
@@ -178,7 +178,7 @@ def _shown(value: float | str | bool) -> str:  # noqa: FBT001 - a value of a var
 def merged_order(state: Ints, kind: Ints, kinds: int) -> Ints:
     """Return the place [kinds] of each kind in an order that agrees with the order of choices within every state.
 
-    If this leaves several orders, or if two states contradict each other, the numbers decide. `state` [C] is ascending,
+    Where this leaves the order open, or two states contradict each other, the smaller kind is first. `state` [C] rises,
     and `kind` [C] is in the order of choices.
     """
     inside = (np.diff(state) == 0) & (np.diff(kind) != 0)
@@ -204,7 +204,7 @@ def merged_order(state: Ints, kind: Ints, kinds: int) -> Ints:
 def choices_of(model: MDP) -> Choices:
     """Return the available actions of a model as choices, in the order of states and actions.
 
-    The actions are the kinds.
+    The kind of a choice is its action.
     """
     lengths = np.diff(model.indptr)
     rows = np.flatnonzero(lengths)
@@ -230,9 +230,9 @@ def choices_of(model: MDP) -> Choices:
 
 
 def initial_states(model: MDP) -> Ints:
-    """Return the initial states, or else those with the label `init`.
+    """Return the states of the initial distribution or, without one, the states with the label `init`.
 
-    Raises ModelError if they differ.
+    Raises ModelError if there are both and they differ.
     """
     marked = np.flatnonzero(model.labels["init"]) if "init" in model.labels else None
     first = None if model.initial is None else np.flatnonzero(model.initial)

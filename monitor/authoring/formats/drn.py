@@ -164,7 +164,7 @@ def _add_state(given: _Given, row: Line) -> None:
 
 
 def _close(given: _Given, row: Line) -> None:
-    """Raise ModelError if the state or choice above `row` has no choice or no branch."""
+    """Raise ModelError if the last state above `row` has no choice, or the last choice has no branch."""
     if given.states and (not given.of or given.of[-1] != given.states - 1):
         raise row.error(f"state {given.states - 1}, above this line, has no action")
     if given.of and given.starts[-1] == len(given.after):
@@ -240,7 +240,10 @@ def _choices(given: _Given, limit: int) -> Choices:
 
 
 def _kinds(given: _Given) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Return the state and the action of each choice, and the actions' names; () if the names are only numbers."""
+    """Return the state and the action of each choice, and the actions' names.
+
+    The names are empty if every name is only the number of its choice.
+    """
     state, name = np.asarray(given.of), np.asarray(given.name)
     names = np.array(list(given.names), object)
     numbered = (np.arange(len(state)) - np.searchsorted(state, state)).astype(str)

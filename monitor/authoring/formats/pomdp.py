@@ -57,7 +57,7 @@ _TOLERANCE: Final = 1e-5
 """Largest allowed difference from 1 of a sum of probabilities, as in pomdp-solve. The sum is then made 1."""
 
 _START: Final = -1
-"""Stands for an action at the start, when no action was taken yet."""
+"""Stands in place of the action in states at the start, which no action has led to."""
 
 _Entered = tuple[int, int]
 """A hidden state: the state of the file, and the first action after which this state has the same observations."""

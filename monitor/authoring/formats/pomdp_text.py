@@ -16,7 +16,7 @@ from monitor.authoring.formats.choices import ENTRY_BYTES, require_memory
 from monitor.authoring.formats.textfile import Line, lines, shown
 
 Weights = dict[int, float]
-"""A distribution: place -> probability."""
+"""A distribution: number of a state or of an observation -> probability."""
 
 NAMES: Final = ("states", "actions", "observations")
 _WORDS: Final = {*NAMES, "discount", "values", "start", "T", "O", "R"}

@@ -453,7 +453,7 @@ def _reward_lines(rows: Iterator[Line], width: int, states: int) -> Iterator[tup
 def _valuations(
     rows: Iterator[Line], count: int, of: str, limit: int
 ) -> tuple[tuple[str, ...], list[list[float | str | bool]]]:
-    """Return the names of the variables, and the valuation of each of the `count` states, or things named by `of`."""
+    """Return the names of the variables, and `count` valuations. `of`: what has valuations, such as `state`."""
     header = next(rows, None)
     if header is None:
         return (), []

@@ -180,7 +180,7 @@ def _decompressed(content: bytes, limit: int) -> bytes:
 
 
 def _members(raw: memoryview) -> dict[str, memoryview]:
-    """Return the files of a tar archive. This does not use `tarfile`, which would make sparse members of any size."""
+    """Return the files of a tar archive. `tarfile` is not used, as it would fill sparse members of any size."""
     members: dict[str, memoryview] = {}
     at = 0
     while at + _BLOCK <= len(raw) and any(raw[at : at + _BLOCK]):

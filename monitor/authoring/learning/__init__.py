@@ -1,4 +1,4 @@
-"""Estimation of a model from recorded steps, with its counts: `cfmon model learn`.
+"""Estimate a model, with its counts, from recorded steps: `cfmon model learn`.
 
 `Learner` shows the order of the work. `episodes` turns batches of rows into transitions and visits, and `abstraction`
 gives them states. A `Tally` counts them, and `learned_model` makes a model of the counts. Memory grows with the number

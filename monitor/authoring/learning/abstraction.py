@@ -1,4 +1,4 @@
-"""From columns to states and actions: numbers, names, tuples in order of first occurrence, bins or clusters."""
+"""Map columns to states and actions: by numbers, names, tuples in order of first occurrence, bins or clusters."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper bounds of the classes of distances from the centre, in units of the columns."""
 
 ENOUGH: Final = 10
-"""Transitions from a state count as known if at least this number of rows is in the state."""
+"""Smallest number of rows in a state with which its transitions count as known."""
 
 FEW: Final = 20
 MANY: Final = 1000
-"""A column with decimals counts as continuous if over a tenth of its values differ.
+"""A column with decimals is continuous if it has more different values than a tenth of its number of values.
 
-`FEW` and `MANY` limit this bound.
+This bound is at least `FEW` and at most `MANY`.
 """
 
 
@@ -44,7 +44,7 @@ class Numbering:
         kind: see `Kind`.
         columns: names of the columns, for messages.
         edges: for bins, one array of edges for each column.
-        names: for bins, the texts of each column, () for numbers; empty if no column has text.
+        names: for bins, one tuple of texts for each column, () for a column of numbers; empty if no column has text.
         centres: for clusters, their centres.
         known: value -> number: values of a column for `name` and `levels`, tuples for `values`.
         size: how many numbers are in use.
@@ -149,7 +149,7 @@ class Numbering:
         return state
 
     def _coded(self, values: AnyArray, names: tuple[str, ...], batch: RowBatch, rows: Ints) -> Floats:
-        """Return the values of a column of bins as numbers. Texts become their numbers."""
+        """Return the values of a binned column as numbers. A text becomes its index in `names`."""
         if not names:
             if values.dtype.kind == "U":
                 self._refuse(batch, int(rows[0]), values[0], "is text; its bins are for numbers")

@@ -51,7 +51,7 @@ class Forecaster(Protocol):
 
 @dataclass
 class CandidateAbstraction:
-    """A learner with the states of one abstraction, and the data for its report. `name`: as in the options.
+    """A learner with the states of one abstraction, and the data for its report. `name`: the option that selects it.
 
     Use it as a `Forecaster` only after all rows were read.
     """
@@ -104,7 +104,7 @@ class Scored:
         score: mean logarithmic loss of the forecasts, divided by the loss of always forecasting the frequency; 0 is
             perfect.
         markov: largest gain of a history in nats a step.
-        problems: why the candidate is not good enough. Data that all candidates lack are not included
+        problems: why the candidate is not good enough, without problems due to data that all candidates lack
             (`separation.lacking`).
         excess: score minus the lowest score.
         error: standard error of this difference, with paths as independent units.
@@ -122,7 +122,7 @@ class Scored:
 def scored(candidates: Sequence[CandidateAbstraction], outcomes: Outcomes) -> list[Scored]:
     """Return the scores of candidates that have read the same rows, in the order of the candidates.
 
-    Raises ModelError if no event can be forecast, or if each event always or never happens.
+    Raises ModelError if nothing can be compared, because each event always or never happens.
     """
     labels = [label.name for label in candidates[0].learner.labels]
     found, errors = _forecast(candidates, outcomes, labels, labels)
@@ -160,8 +160,8 @@ def _forecast(
 ) -> tuple[list[Scored], Floats]:
     """Return the scores by forecasts of `names`, and the weighted losses [candidates, n].
 
-    Only steps for which all candidates have a forecast count. Only tables have labels that are assumed to hold at ends
-    of episodes.
+    Only steps for which all candidates have a forecast count. If all candidates are tables, unsafe labels are assumed
+    to hold at ends whose state was not recorded.
     """
     places = [labels.index(name) for name in names]
     assumed = all(each.size is not None for each in candidates)

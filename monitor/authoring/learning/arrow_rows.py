@@ -4,7 +4,8 @@ A column of any type of Arrow is either read or listed as left out. Using a colu
 
     whole numbers, floats, Booleans   as they are; missing ones as NaN
     decimals                          whole numbers if they have no digits after the point, else floats
-    text, dictionaries, run ends      text, or what they hold; bytes if they are UTF-8, UUIDs in hexadecimal
+    text, bytes                       text; bytes if they are UTF-8, UUIDs in hexadecimal
+    dictionaries, run ends            as the values that they encode
     dates, times, durations           seconds, of dates and timestamps since 1970 (UTC)
     lists                             `name[0]`, `name[1]`, ..., if all have the same length
     structs                           `name.key`
@@ -66,7 +67,7 @@ class ArrowRows:
         self._bases: dict[str, str] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the columns. Lists have as many entries as in the first rows."""
+        """Return the names of the columns. A list becomes as many columns as it has entries in the first rows."""
         with bounded(self.path), self._readable():
             whole = next(self._record_batches(None, SAMPLE), None)
             if whole is None or whole.num_rows == 0:

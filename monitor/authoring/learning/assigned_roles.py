@@ -1,4 +1,4 @@
-"""Roles that the columns of a recording have so far, while roles for the others are looked for."""
+"""The roles that were found so far for the columns of a recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ColumnRole:
     Attributes:
         name: name of the column.
         roles: roles of the column; empty: the column is left out.
-        why: the reason.
+        why: the reason for the roles.
         sure: True if no other role is plausible.
         others: other plausible roles.
         settled: True if the user has decided the roles.
@@ -41,7 +41,7 @@ class AssignedRoles:
         head: the first rows, with the end markers that were computed from them.
         facts: column -> facts on its values, for the columns that can be read.
         found: column -> its roles, in the order in which they were found; the user's own come first.
-        closed: roles that no other column can have.
+        closed: roles that no further column may get.
     """
 
     def __init__(self, head: Head, settled: Mapping[str, tuple[Role, ...]], closed: Collection[Role]) -> None:
@@ -88,12 +88,12 @@ class AssignedRoles:
         return first_known(self.free(role), SINGLE[role])
 
     def is_calendar(self, name: str) -> bool:
-        """Return whether a column is a part of the calendar. A month has no more than 31 names of days."""
+        """Return whether a column is a part of the calendar. Over 31 different texts cannot be names of days."""
         facts = self.facts[name]
         return is_calendar(name) and (facts.kind != "text" or facts.distinct <= 31)
 
     def usable(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that have few enough values to be an action."""
+        """Return the columns that have few enough different values for an action."""
         facts = {name: self.facts[name] for name in names}
         few = {name for name, each in facts.items() if 1 < each.distinct <= 50 and not each.continuous}
         return [name for name in names if name in few and facts[name].kind != "time"]

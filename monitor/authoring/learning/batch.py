@@ -306,7 +306,7 @@ def typed(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
 
 
 def _with_missing(values: Sequence[object], known: str | None) -> AnyArray | None:
-    """Return numbers and Booleans as floats, some of them missing; None for other values, or if all are missing."""
+    """Return numbers and Booleans as floats, NaN if missing; None if there are others, or all are missing at first."""
     blank = [None if _is_mark(value) else value for value in values]
     if known is None and not any(value is not None for value in blank):
         return None
@@ -326,7 +326,7 @@ def _is_mark(value: object) -> bool:
 
 
 def _usual_kind(values: Sequence[object]) -> str:
-    """Return the kind of most values. It is "f" if nearly all present values are numbers, or if no kind fits all."""
+    """Return the kind of most values: "f" if nearly all texts, or half of mixed values, are numbers; else "U"."""
     present = [value for value in values if not _is_mark(value)]
     numbers = sum(_fits(value, "f") for value in present)
     texts = sum(isinstance(value, str) for value in present)

@@ -23,13 +23,13 @@ from monitor.authoring.learning.state_clusters import centres_of
 from monitor.errors import ModelError, RecordingError
 
 BINS: Final = (2, 3, 4, 6, 8, 12, 16)
-"""Numbers of quantile bins of each column that are tried."""
+"""The numbers of quantile bins of each column that are tried, one after another."""
 
 CHANGES: Final = (8, 16)
-"""Numbers of edges at changes of the given policies' choices that are tried."""
+"""The numbers of edges that are tried. These edges are where the given policies change their choices."""
 
 OTHERS: Final = (1, 2)
-"""Numbers of quantile bins that are tried together with these edges, for each column without such an edge."""
+"""The numbers of quantile bins that are tried together with these edges, for each column without such an edge."""
 
 CLUSTERS: Final = (8, 16, 32, 64, 128, 256)
 
@@ -40,7 +40,7 @@ KEPT: Final = 0.2
 """Fraction of the paths that are not used here, because the chosen abstraction is judged on these paths."""
 
 EACH: Final = 20
-"""Smallest number of sampled rows for each cluster. With fewer rows, this number of clusters is not tried."""
+"""A number of clusters is tried only if the sample has at least this many rows for each cluster."""
 
 
 def abstractions(
@@ -56,7 +56,7 @@ def abstractions(
 
     `first`: the first rows, with the columns of the state. `sample`: a sample of all rows. `also`: further edges of
     bins, as for `edges_of`. `changes`: columns and numbers at which given policies change their choice, the largest
-    changes first. Clusters need columns of numbers only.
+    changes first. Clusters are tried only if all columns are numbers.
     """
     found: dict[str, Numbering] = {}
     try:
@@ -74,7 +74,7 @@ def abstractions(
 
 
 def fresh(numbering: Numbering) -> Numbering:
-    """Return the same abstraction before it has seen any rows."""
+    """Return a numbering with the same settings, but without any rows counted."""
     return Numbering(numbering.kind, numbering.columns, numbering.edges, numbering.names, numbering.centres)
 
 

@@ -193,8 +193,8 @@ def _number(value: float) -> str:
 class Links:
     """Pairs of consecutive rows of the same episode: `before` [m] and `after` [m].
 
-    `last`: [n] True for rows that have no next row. `lengths`: [n] number of rows of the episode that ends with a last
-    row; 0 elsewhere.
+    `last`: [n] True for rows that have no next row. `lengths`: [n] for each last row, the number of rows of its
+    episode; 0 for other rows.
     """
 
     before: Ints
@@ -218,7 +218,7 @@ class Links:
 
 
 def ranks(values: AnyArray) -> AnyArray:
-    """Return values with the order of a column: seconds for times, and for other texts their alphabetical rank."""
+    """Return values that sort as a column does: numbers unchanged, times in seconds, or ranks of other texts."""
     if values.dtype.kind != "U":
         return values
     try:

@@ -45,8 +45,8 @@ class Proposal:
     """Roles of all columns, in the order of the file.
 
     `ordered`: names of the columns; those that the user settled come first, in the user's order. `problems`: necessary
-    role that no column has -> columns that might have it. `time_limit`: if a suspicious number of episodes ends after
-    this number of steps, they may be cut off; 0: no such number.
+    role that no column has -> columns that might have it. `time_limit`: number of steps after which suspiciously many
+    episodes end, so that they may be cut off; 0: there is none.
     """
 
     columns: Sequence[ColumnRole]
@@ -94,7 +94,7 @@ def proposed(
     Args:
         head: the first rows.
         settled: column -> roles that the user gave; no roles: the column is left out.
-        closed: roles that no other column can have.
+        closed: roles that no further column may get.
         computed: columns from which a function computes the states, so that no column is a state by itself; None: there
             is no function.
         time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
@@ -178,7 +178,7 @@ class _Proposing:
                     return
 
     def _other(self, name: str) -> ColumnRole:
-        """Return the role of a column, if its name does not stand for a role that only one column can have."""
+        """Return the role of a column whose name does not stand for a role that only one column can have."""
         for rule in (
             self._nothing,
             self._future,
@@ -262,12 +262,12 @@ class _Proposing:
         return None
 
     def _of_function(self, name: str) -> ColumnRole:
-        """Return no role, for a column of rows whose state a function computes."""
+        """Return the column without a role, because a function computes the states."""
         why = "states are computed from it" if name in self._read else "not used by the function of the state"
         return ColumnRole(name, (), why)
 
     def _leads(self, name: str) -> str | None:
-        """Return the column whose values in the next rows are this column's values in the rows, if there is one."""
+        """Return the column whose value in the next row is always this column's value in the row, if there is one."""
         values = self._roles.columns[name]
         if len(self._structure.links.before) < PAIRS or self._facts[name].distinct < 3 or values.dtype.kind not in "if":
             return None
@@ -317,7 +317,7 @@ class _Proposing:
         return None
 
     def _result(self, name: str) -> ColumnRole | None:
-        """Ask about a column with the result of each step. A policy does not know the result when it acts."""
+        """Ask a person about a column with results of steps, as a policy does not know these results when it acts."""
         if self._computed or not set(words_of(name)) & RESULTS:
             return None
         why = "named as what came of a step: then it is known only after the action; conditions may use it"

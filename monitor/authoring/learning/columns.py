@@ -14,7 +14,7 @@ from monitor.errors import RecordingError
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 Timing = Literal["step", "state"]
-"""The owner of a row's reward and end markers.
+"""What a row's reward and end markers belong to.
 
 `step`: the step that begins with the row's action, as returned by an environment's `step`. `state`: the arrival in the
 row's state, as in the monitor's messages.
@@ -82,7 +82,7 @@ class Roles:
         return tuple(dict.fromkeys((*self.state, *given, *several)))
 
     def lacking(self, names: Collection[str]) -> list[str]:
-        """Return the columns to read that are not among `names`, and are not end markers computed from these."""
+        """Return the columns to read that are neither in `names` nor end markers computed from columns in `names`."""
         computed = {name for name in (self.terminated, self.truncated) if name and marker_condition(names, name)}
         return [name for name in self.used if name not in names and name not in computed]
 
@@ -130,9 +130,9 @@ def guessed(
     """Return the roles of the columns `names`. `given` has the fields of `Roles` that the user has set.
 
     `left_out`: columns that cannot be read -> what they contain. Several columns are given as a tuple, or as a text
-    with commas. The state or the inputs may be given by the name of the original list or map. Inputs are guessed if
-    they are given as None. Raises RecordingError if a given column does not exist or cannot be read, if a column that
-    would be guessed cannot be read, or if state or action cannot be guessed.
+    with commas. Columns of the state or the inputs that came from one list or map (`x[0]`, `x[1]`) may be given by its
+    name. Inputs are guessed if they are given as None. Raises RecordingError if a given column does not exist or cannot
+    be read, if a column that would be guessed cannot be read, or if state or action cannot be guessed.
     """
     single: Mapping[Role, Sequence[str]] = {"action": ACTION, **SINGLE}  # errors about the action come first
     roles: dict[str, object] = {role: first_known(names, known) for role, known in single.items()}
@@ -182,7 +182,7 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def columns_named(names: Sequence[str], name: str, source: str) -> tuple[str, ...]:
-    """Return the columns for a name, as `expanded` does, or a condition on columns, which stands for a marker of ends.
+    """Return the columns for a name, as `expanded` does. A condition on columns, as an end marker, is returned itself.
 
     Raises RecordingError if there are none.
     """
@@ -193,7 +193,7 @@ def columns_named(names: Sequence[str], name: str, source: str) -> tuple[str, ..
 
 
 def first_known(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first column with a known name, or the single entry of a list or structure with this name."""
+    """Return the column with the first of the `known` names that occurs, also as a list or structure of one entry."""
     lower = {name.lower(): name for name in reversed(names)}
     for name in known:
         if name in lower:

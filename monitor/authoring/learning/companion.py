@@ -1,9 +1,9 @@
 """Companion of a learned model, MODEL.learn.npz: all counts, so that the model can learn more. Impure.
 
 The companion is replaced after each counted file. It remembers the digests of these files, so no file is counted twice.
-While a large file is read, MODEL.learn.part.npz has the same counts plus the counts of the file's first rows, and its
-open episodes. If learning was interrupted, it continues after these rows. If the large file has changed since, the file
-is counted from its beginning.
+While a large file is read, MODEL.learn.part.npz has the same counts plus the counts of the file's first rows, and the
+episodes that are open there. If learning was interrupted, it continues after these rows. If the large file has changed
+since, the file is counted from its beginning.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
 
 
 def _as_actions(about: dict[str, Any] | None) -> Numbering | None:
-    """Return the numbering of actions. Indices, which earlier versions wrote, become levels."""
+    """Return the numbering of actions. Earlier versions wrote the kind `index`, which is converted to `levels`."""
     if about is not None and about["kind"] == "index":
         about |= {"kind": "levels", "known": [[float(index)] for index in range(about["size"])]}
     return _as_numbering(about, (), {})

@@ -115,7 +115,7 @@ def _constant(tree: ast.expr, name: str) -> list[float]:
 
 
 def _column_alone(tree: ast.expr, name: str) -> tuple[str, tuple[int, ...]]:
-    """Return the column of `x`, `-x` or `abs(x)`, and the signs before its values in comparisons; else no sign."""
+    """Return the column of `x`, `-x` or `abs(x)`, and the signs that its values may get there; otherwise no signs."""
     match tree:
         case ast.UnaryOp(op=ast.USub(), operand=part):
             column, signs = _column_alone(part, name)
@@ -150,7 +150,7 @@ def parsed(text: str) -> Condition:
 
 
 def marker_condition(names: Iterable[str], name: str) -> Condition | None:
-    """Return the condition that stands in place of a column's name; None if `name` is no condition on the columns.
+    """Return `name` as a condition on the columns `names`; None if it is no condition, such as a column's name.
 
     >>> marker_condition(["end"], "end in ['crash']").columns, marker_condition(["end"], "end")
     (('end',), None)
@@ -166,7 +166,7 @@ def marker_condition(names: Iterable[str], name: str) -> Condition | None:
 
 
 def _check(tree: ast.expr, found: list[str], name: str) -> None:
-    """Collect the columns. Raises ModelError unless the tree is a condition."""
+    """Add the columns of a condition to `found`. Raises ModelError if the tree is no condition."""
     match tree:
         case ast.BoolOp(values=parts):
             for part in parts:

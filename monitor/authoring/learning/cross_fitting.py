@@ -1,4 +1,4 @@
-"""Cross-fitting: the counts of other episodes forecast each kept episode, so that all episodes test a table."""
+"""Cross-fitting: forecast each kept episode from the counts of the others, so that all episodes test a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Tally
 
 FOLDS: Final = 5
-"""Number of parts of the paths. The other parts forecast each part. `Holdout` holds out the first part."""
+"""Number of parts of the paths. Each is forecast from the counts of the others. `Holdout` holds out the first part."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Collected(Holdout):
 
 @dataclass
 class CrossFitted(CandidateAbstraction):
-    """A table as a `Forecaster` of all kept transitions. The counts of the other folds forecast each transition.
+    """A table as a `Forecaster` of all kept transitions. Each is forecast from the counts of the other folds.
 
     `folds`: the folds with forecasts. `holdout` must be a `Collected`.
     """

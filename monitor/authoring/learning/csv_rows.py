@@ -114,7 +114,7 @@ class CsvRows:
 
 
 def _alone(lines: Sequence[str], separator: str, width: int) -> list[str] | str:
-    """Return the row in one line whose quotes break the rules; `TORN` for several lines or wrong fields."""
+    """Return the row of a line whose quotes break the rules; `TORN` for several lines or a wrong number of fields."""
     try:
         row = next(csv.reader(lines[:1], delimiter=separator), [])
     except csv.Error:  # such as a field that is too long

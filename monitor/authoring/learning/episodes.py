@@ -1,4 +1,4 @@
-"""From rows to transitions and visits. Episodes may be interleaved, and a batch may end inside any of them."""
+"""Turn rows into transitions and visits. Episodes may be interleaved, and a batch may end inside any of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Episodes:
 
     Attributes:
         roles, states, actions, conditions: the meaning of the rows.
-        rows: number of rows before this file, so that paths of different files have different numbers.
+        rows: number of rows read so far, also from earlier files, so that paths of all files have different numbers.
         counts_up: see `counts_steps`; None: not known yet.
         step: usual rise of the order from one row to the next; 0: there is none, or it is not known.
         left_out: gets the rows that are left out.
@@ -82,8 +82,8 @@ class Episodes:
     def read(self, batch: RowBatch) -> Steps:
         """Return the transitions and visits of the next rows.
 
-        Raises RecordingError if the rows as a whole make no sense. If the last row of the batch ends an episode, this
-        row waits for the next row, which may be the final state of the episode.
+        Raises RecordingError if the rows as a whole do not fit the roles. If the last row of the batch ends an episode,
+        this row waits for the next row, which may be the final state of the episode.
         """
         self.source = batch.source
         fresh = concatenated(self.held, self._encoded(batch))
@@ -105,8 +105,8 @@ class Episodes:
     def goes_on(self, batch: RowBatch) -> bool:
         """Return whether another file, which begins with this batch, continues an episode of this file.
 
-        The other file does if its first row is in an open episode and the order of this row is one step later. One step
-        is 1 for a counter, and the usual step for times.
+        It does if its first row is in an open episode and is one step later in the order. One step is 1 for a counter,
+        and the usual step for times.
         """
         roles, batch = self.roles, batch.whole()
         if roles.episode is None or roles.order is None or not self.step or not len(batch):

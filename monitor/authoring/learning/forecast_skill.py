@@ -19,7 +19,8 @@ from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.statistics.clusters import Estimate, frequency, mean
 
 BOTH: Final = 0.1
-"""The rule that knows when episodes end needs at least this fraction of ends with the event, and of ends without it."""
+"""The rule that knows when episodes end applies if at least this fraction of ends has the event, and so many have not.
+"""
 
 WORTH: Final = 0.01
 """Smallest fraction of a rule's loss that forecasts must remove to be better."""
@@ -28,14 +29,14 @@ LEAST: Final = 1e-6
 """Smallest probability that a rule gives to an outcome."""
 
 EXACT: Final = 1e6
-"""Number of recorded steps that counts as the basis of an exact forecast."""
+"""An exact forecast counts as based on this number of recorded steps."""
 
 CLASSES: Final = 10
 """Number of classes of the reliability diagram."""
 
 CLOSE: Final = 0.02
 """A difference of forecasts that does not matter: a mean forecast this close to the frequency is never wrong, and an
-assumed part this small is no assumption."""
+assumed part this small is ignored."""
 
 MOST_ASSUMED: Final = 0.05
 """Largest fraction of forecasts of a good model that rest mostly on what was never recorded."""
@@ -107,17 +108,18 @@ class ForecastSkill:
 
     @property
     def problem(self) -> ModelProblem | None:
-        """That too many forecasts rest mostly on what was never recorded; None if not."""
+        """The problem that too many forecasts rest mostly on what was never recorded; None if not too many do."""
         apart = 0 if self.assumed is None else self.assumed.count
         return too_many_assumed(self.label, self.horizon, apart, self.count + apart)
 
 
 @dataclass(frozen=True)
 class ForecastSet:
-    """Forecasts [n]: probabilities, and for each the number of recorded steps or draws that it is based on.
+    """Forecasts [n]: probabilities `said`, and for each the number of recorded steps or draws that it is based on.
 
     `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or only in part.
-    `assumed`: the part of `said` that comes from what was never recorded, where the event is assumed; None: no part.
+    `assumed`: the part of each probability that is due to outcomes that were never recorded, of which the event is
+    assumed; None: no part.
     """
 
     said: Floats
@@ -223,8 +225,7 @@ def _relative(score: Floats, rule: Floats, episodes: Ints) -> Estimate:
 def of_ends(happened: Bools, ended: Bools) -> float:
     """Return the fraction of ends that have the event; NaN if an end says nothing about the event.
 
-    An end says nothing if the event also happens without an end, or if nearly all ends have it, so that an end is the
-    event.
+    An end says nothing if the event also happens without an end, or if nearly all ends have it, or nearly none.
     """
     if not ended.any() or (happened & ~ended).any():
         return float("nan")

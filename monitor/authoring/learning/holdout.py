@@ -1,4 +1,4 @@
-"""Splitting of recordings for the report: most paths give a second set of counts, and the other paths are held out."""
+"""Split recordings for the report: hold out some paths, and count the other paths a second time."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Holdout:
     Attributes:
         seed: seed of the split.
         fraction: fraction of the paths that are held out.
-        begin: position of the held-out part: `begin` 0.2 holds out other paths than `begin` 0.
-        train: counts of the other paths.
+        begin: where the held-out part begins, as a fraction of all paths.
+        train: counts of the paths after the held-out part; paths before `begin` are in neither.
         histories: for each of `HISTORIES`, counts by (history, state, action), and counts by (history, state, action,
             successor).
         full: True if a table of histories has reached its limit.

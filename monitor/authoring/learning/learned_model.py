@@ -118,9 +118,9 @@ def built(
 
 @dataclass(frozen=True)
 class _CountedRows:
-    """Sparse rows with their counts, [N] each.
+    """Sparse rows with N entries and their counts.
 
-    `given`: not estimated. `places`: indices in the table.
+    `given`: True for entries that are not estimated. `places`: index of each other entry in the table of transitions.
     """
 
     indptr: Ints
@@ -160,7 +160,7 @@ def _rows(tally: Tally, where: States, actions: int) -> _CountedRows:
 
 
 def _rewards(tally: Tally, rows: _CountedRows, shape: tuple[int, int]) -> tuple[Floats, Floats | None, Floats | None]:
-    """Return r(s, a) if all successors have the same reward, the rest of R(s, a, s'), and the spread of rewards."""
+    """Return r(s, a), where all successors have the same reward, the rest of R(s, a, s'), and the spread of rewards."""
     table = tally.transitions
     zeros = np.zeros(int(rows.given.sum()))
     mean = np.where(table["least"] == table["most"], table["least"], table["sum"] / np.maximum(table["visits"], 1))
@@ -222,7 +222,7 @@ def _ended_as(where: States) -> Ints | None:
 
 
 def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | None:
-    """Return a policy's input for each state: samples, or one-hot vectors for indices as in environments, or None."""
+    """Return a policy's input for each state: a recorded one or, if states are indices, a one-hot vector; or None."""
     table = tally.visited
     width = table["sample"].shape[1]
     if not width:

@@ -44,7 +44,7 @@ class Learner:
         left_out: the rows that were left out.
         step: usual time between two rows of an episode, if times order them; None: a counter orders them, or no usual
             time is known.
-        joined: number of files that the next file continued.
+        joined: number of files whose last episodes the next file continued.
     """
 
     roles: Roles
@@ -121,10 +121,10 @@ class Learner:
 
     @property
     def runs_on(self) -> bool:
-        """True if the order continues from episode to episode, so that episodes that begin late are complete.
+        """True if the count of steps continues from episode to episode, so that episodes that begin late are complete.
 
-        This is assumed if most late episodes continue the count of the row before, or if most episodes begin late. The
-        second criterion does not apply to messages, because they begin with 0.
+        This is assumed if at least half of the late episodes continue the count of the previous row, or if most
+        episodes begin late. The second criterion does not apply to messages, because their count begins with 0.
         """
         starts, late = self.tally.visited["starts"].sum(), self.tally.visited["late"].sum()
         return bool(2 * self.tally.continued >= late > 0 or (self.roles.timing == "step" and late > starts))

@@ -22,7 +22,7 @@ REASONS: Final = 8
 DEFAULT: Final = "0.1%,5%"
 
 MISSING: Final = ("is empty or not finite", "taken for missing", "is no number")
-"""Last parts of the reasons for rows in which only a value is missing."""
+"""Ends of the reasons for rows in which only a value is missing."""
 
 ADVICE: Final = {
     "falls": "sort the file by episode and order, or name the right columns (--episode, --order); if the rows are in "
@@ -35,7 +35,7 @@ ADVICE: Final = {
     "not UTF-8": "convert the file, such as with iconv",
     "has over": "name other columns",
 }
-"""Last part of a reason -> advice on how to keep such rows."""
+"""Part of a reason -> advice on how to keep such rows."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class LeftOut:
     def refuse(self, limit: RowLimit, source: str, before: LeftOut | None = None) -> None:
         """Raise RecordingError if more rows were left out than the limit allows.
 
-        `before`: rows that were accepted earlier.
+        `before`: rows that were left out, and allowed, earlier; they do not count.
         """
         bad, missing, rows = self.bad, self.missing, self.rows
         if before is not None:
@@ -167,7 +167,7 @@ class LeftOut:
 
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> LeftOut:
-        """Return the rows from the result of `document`; without rows if `document` is None."""
+        """Return the rows from the result of `document`; no rows if `document` is None."""
         if document is None:
             return cls()
         first = {reason: [(str(s), int(n)) for s, n in named] for reason, named in document["first"].items()}

@@ -12,7 +12,7 @@ from monitor.authoring.learning.columns import Roles
 from monitor.errors import RecordingError
 
 FEW_PAIRS: Final = 100
-"""With at least this number of differences, most must be 1 for a step counter. With fewer, more must be 1 than 0."""
+"""A column counts steps if most differences are 1; with fewer differences than this, if more are 1 than 0."""
 
 STEADY: Final = 0.95
 """Times have a usual step, their median, if this fraction of the differences is within a tenth of it."""
@@ -49,9 +49,9 @@ def usual_step(rise: AnyArray) -> float:
 
 
 def unordered(where: str, name: str, values: tuple[float, float], episode: str | None) -> RecordingError:
-    """Return the error for a row whose order is not above the order of the row before.
+    """Return the error for a row whose value in the column `name` is not above that of the previous row.
 
-    `values`: order of the row before, and order of the row. `episode`: name of the episode, if a column has it.
+    `values`: the previous row's value, and the row's own. `episode`: name of the episode, if a column has it.
     """
     before, after = values
     inside = "" if episode is None else f" in episode {episode!r:.80}"
@@ -73,8 +73,8 @@ def _episode(columns: Mapping[str, AnyArray], roles: Roles) -> Ints:
 def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, AnyArray]:
     """Return the rows that are not lost, and mark their neighbours.
 
-    `@torn`: number of lost rows of the same episode directly before the row. `@pending`: number directly after it, if
-    no other row of the episode follows yet. Lost rows before the first row of an episode count only within a batch.
+    `@torn`: number of lost rows of the same episode directly before the row. `@pending`: number of those directly after
+    it, if no other row of the episode follows yet. Lost rows before an episode's first row count only within a batch.
     """
     lost = columns["@lost"]
     if not lost.any():
@@ -102,13 +102,13 @@ class LinkedRows:
     `carried`: number of rows carried over. `known`: values from earlier rows: `counts_up` and `step` as in `Episodes`,
     and the order of the last row.
 
-    Attributes ([n] each): `before`: index of the row before on the same path, or -1. `start`: True for the first row of
-    an episode. `late`: True for a first row if the beginning of its episode may be missing. `recorded`: True if the row
-    has the state after the row's step. `final_state`: True if the row has no step; directly after the last step of an
-    episode, such a row is the final state. `has_final_state`: True if a final state follows. `taken`: number of steps
-    of the episode before the row. `unordered`: True if the row's order does not fit; if any row is unordered, the other
-    attributes are not set. `segment`, `episode`: number of the first row of the path and of the episode, which gaps
-    divide into paths. `unknown`: reasons, and numbers of rows whose step is unknown for this reason.
+    Attributes ([n] each): `before`: index of the previous row of the same path, or -1. `start`: True for the first row
+    of an episode. `late`: True for a first row if the beginning of its episode may be missing. `recorded`: True if the
+    row has the state after the row's step. `final_state`: True if the row has no action; directly after the last step
+    of an episode, such a row is the final state. `has_final_state`: True if a final state follows. `taken`: number of
+    earlier steps of the episode. `unordered`: True if the row's order does not fit; if any row is unordered, the other
+    attributes are not set. `segment`: number of the first row of the path. `episode`: number of the first row of the
+    episode, which gaps divide into paths. `unknown`: reasons, each with the rows whose step is unknown for this reason.
     """
 
     def __init__(
@@ -212,8 +212,9 @@ class LinkedRows:
     def _count_steps(self, linked: Bools, rise: AnyArray, lost: Ints) -> None:
         """Set for each row the number of earlier steps in the row's episode, including missing steps.
 
-        `linked`: whether a row continues the episode of the row before, perhaps after a gap. `rise`: rise of the order
-        from the row before. `lost`: number of rows directly before that were left out. All are in the sorted order.
+        `linked`: whether a row continues the episode of the previous row, perhaps after a gap. `rise`: rise of the
+        order since the previous row. `lost`: number of rows left out directly before the row. All are in the sorted
+        order.
         """
         more = np.maximum(np.round(rise / self.step), 1) if self.step else 1 + lost
         earlier = np.where(self.fresh[self.sorted], lost, self.columns["@taken"][self.sorted])
@@ -223,7 +224,7 @@ class LinkedRows:
         self.taken[self.sorted] = more - np.concatenate([[0], more])[begin]
 
     def _leave_out(self, order: AnyArray, begins: Bools) -> None:
-        """Mark the rows whose order is not above the order of an earlier row of the same path."""
+        """Mark rows whose order is below that of an earlier row of the same path or, if steps are counted, equal."""
         places, top = self.sorted.tolist(), 0.0
         for place, value, begin in zip(places, order.tolist(), begins.tolist(), strict=True):
             if not begin and (value < top or (value == top and self.counts_up)):

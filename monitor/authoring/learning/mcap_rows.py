@@ -96,7 +96,7 @@ def _is_known(channel: Any, schemas: Mapping[int, Any]) -> bool:  # noqa: ANN401
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a decoded message, or a part of one
-    """Return a message of ROS 2 as maps and lists. The slots of a message give its names."""
+    """Return a message of ROS 2 as maps and lists. The slots of its class are the names of its fields."""
     names = getattr(type(value), "__slots__", None)
     if names is not None and hasattr(value, "_type"):
         if set(names) == STAMP:

@@ -28,7 +28,7 @@ CONCENTRATION: Final = 1.0
 HISTORY_CONCENTRATION: Final = 10.0
 HORIZONS: Final = (1, 5, 20)
 EDGES: Final = (1, 2, 10, 100, 1000, 10_000)
-"""Upper bounds of the classes of the histogram of visits."""
+"""Lower bounds of the classes of the histogram of visits."""
 
 ENOUGH: Final = 10
 """A row with fewer visits is thin."""
@@ -37,7 +37,7 @@ WORTH: Final = 0.01
 """Smallest gain of a history, in nats a step, that counts against the abstraction."""
 
 NOT_MARKOV: Final = "the states are not Markov"
-"""Beginning of the problem that the past predicts more than the states do."""
+"""Beginning of the text of the problem that the past predicts more than the states do."""
 
 POWER: Final = 0.9
 
@@ -111,7 +111,7 @@ class LabelCalibration:
 
     @property
     def fault(self) -> str:
-        """How forecasts and outcomes differ, beyond chance and by over 0.02, in all or in one tenth; else ""."""
+        """How forecasts and outcomes differ beyond chance: by over 0.02 in all or by over 0.05 in a tenth; else ""."""
         if self.unjudged:
             return ""
         if abs(self.gap) > Z * self.error and abs(self.gap) > 0.02:
@@ -208,7 +208,7 @@ class _Likely:
         _add(self._from_state, (by_state << CODE_BITS) + codes, train.transitions["visits"])
 
     def anywhere(self, held: HeldOut) -> Floats:
-        """Return the probability of each outcome in any state, [n]. All unseen outcomes share one part."""
+        """Return the probability of each outcome in any state, [n]; all outcomes have the same prior weight."""
         at = np.minimum(np.searchsorted(self._codes, held.code), max(len(self._codes) - 1, 0))
         known = self._codes[at] == held.code if len(self._codes) else np.zeros(len(held.code), np.bool_)
         seen = np.where(known, self._counts[at], 0.0) if len(self._codes) else np.zeros(len(held.code))
@@ -274,9 +274,10 @@ def detectable(error: float, draws: Floats, kinds: Floats) -> float:
     """Return the information, in nats a step, with which a history's gain is real with probability `POWER`.
 
     If the history has I nats of information, the counts of `draws` steps like a held-out step give I (1 - (C / (draws +
-    C))^2) nats, where C is `HISTORY_CONCENTRATION`, as long as a small effect is quadratic. Learning the counts costs
-    draws (kinds - 1) / 2 (draws + C)^2, the variance of the estimated distribution in relative entropy. The variance of
-    a log likelihood ratio is twice its mean (Kullback 1959, chapter 5). The result is found by bisection.
+    C))^2) nats, where C is `HISTORY_CONCENTRATION`, if the effect is so small that information is quadratic in it.
+    Learning the counts costs draws (kinds - 1) / 2 (draws + C)^2, the variance of the estimated distribution in
+    relative entropy. The variance of a log likelihood ratio is twice its mean (Kullback 1959, chapter 5). The result is
+    found by bisection.
 
     Args:
         error: standard error of the gain without an effect.
@@ -360,7 +361,7 @@ class Chain:
 
 
 def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: HeldOut) -> LabelCalibration:
-    """Compare forecasts with outcomes. Each forecast begins where the forecast before ended, so they do not overlap."""
+    """Compare forecasts with outcomes. Each forecast begins where the previous one ended, so they do not overlap."""
     forecasts = chain.forecasts(label, horizon)
     unknown = mostly_assumed(forecasts, chain.assumed(label, horizon))
     predicted: list[float] = []

@@ -1,4 +1,4 @@
-"""Outcomes of held-out steps: when the conditions of labels held, read from the rows, independent of the states."""
+"""Outcomes of held-out steps: when labels held. They are read from the rows and do not depend on the states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What given policies do on recorded rows: where their choices change, and states that mix different choices.
+"""Find where given policies change their choices on recorded rows, and which states mix different choices.
 
 If a state contains rows on which the agent acts differently, the outcomes of its actions were recorded in different
 situations, and comparing these outcomes in this state misleads (confounding, as in Pearl 2009, chapter 3). If the
@@ -24,7 +24,7 @@ FEW: Final = 0.05
 """An action that a policy chooses on at most this fraction of a state's rows does not make the state mixed."""
 
 MOST_MIXED: Final = 0.1
-"""Largest fraction of the steps in mixed states of a good model.
+"""Largest fraction of the steps that are in mixed states if the model is good.
 
 If a policy chooses between two actions, its most frequent choice in a mixed state differs from it on at most half of
 the rows, and in any other state on at most `FEW` of them. So at this limit it differs on at most 9.5 % of the steps.
@@ -60,7 +60,7 @@ class PolicyChoices:
     def mixed(self, states: Numbering) -> dict[str, float]:
         """Return for each given policy the fraction of its rows in states in which the policy's choices differ.
 
-        `states`: its numbering may get new states; pass a copy.
+        `states` may get new states, so pass a copy.
         """
         of = states.encode(self.rows, states.columns)
         return {name: mixed(of[known], at[known]) for name in sorted(self.given) for at, known in [self._known(name)]}
@@ -85,7 +85,7 @@ def mixed(states: Ints, actions: Ints) -> float:
 
 
 def mixed_problem(name: str, share: float) -> ModelProblem | None:
-    """Return the problem of a model whose states mix rows on which a policy acts differently; None if it is small."""
+    """Return the problem of a model whose states mix rows on which a policy acts differently; None if few rows are."""
     if share <= MOST_MIXED:
         return None
     who, why = {
@@ -103,7 +103,7 @@ def mixed_problem(name: str, share: float) -> ModelProblem | None:
 
 @dataclass
 class _Edge:
-    """A change of a choice between the recorded values `low` and `high`, so at any number in (low, high]."""
+    """A change of a choice between the recorded values `low` and `high`. Its edge may be any number in (low, high]."""
 
     column: str
     low: float
@@ -159,7 +159,7 @@ class _Split:
 
 
 class _Queue:
-    """Splits. The next split has the largest gain. Among equal gains, the next split is the one offered first."""
+    """Queue of splits: those with the largest gain come first; among equal gains, the one that was offered first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, _Split]] = []
@@ -191,7 +191,7 @@ def _best(columns: Mapping[str, AnyArray], actions: Ints, rows: Ints, whole: flo
 
 
 def _splits(name: str, values: AnyArray, hot: AnyArray, before: float) -> Iterator[tuple[float, _Edge | None, Bools]]:
-    """Yield the gain, the edge and the left part of the splits of one column: the best of a number, all of a text."""
+    """Yield gain, edge and left part of splits: the best one of a column of numbers, or all of a column of texts."""
     if values.dtype.kind == "U":
         for text in np.unique(values).tolist():
             left = values == text

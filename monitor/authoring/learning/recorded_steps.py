@@ -35,7 +35,7 @@ class Steps:
         features: [m, D] a policy's input there.
         starts: codes of first states of episodes.
         late: codes of first states of episodes that begin later than at step 1, so that their beginning may be missing.
-        continued: number of late episodes that continue the count of the row before, which is of another episode.
+        continued: number of late episodes that continue the count of the previous row, which is of another episode.
         alone: number of episodes that begin here, minus the number of episodes with a transition from their first row.
         gaps: number of places where steps are missing.
         mismatches: number of recorded next states that differ from the state of the next row.
@@ -97,7 +97,7 @@ def _of_arrivals(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
 def _of_steps(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
     """Return the steps of rows whose reward and end markers belong to the step from their state.
 
-    A final row without an action is the end of the step before it. If the state at an end is missing, only the recorded
+    A final row without an action is the end of the previous step. If the state at an end is missing, only the recorded
     values of the step are known there.
     """
     fresh = np.flatnonzero(rows.fresh)

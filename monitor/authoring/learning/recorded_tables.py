@@ -6,7 +6,7 @@ state. If the next state is not in the table, the episode ends as truncated, bec
 terminated needs the last state.
 
 An episode's first message has seq 0, with one exception: if the table counts steps in each episode and this episode
-begins later than at step 1, its beginning is missing, and the message has its own number.
+begins later than at step 1, its beginning is missing, and seq is the row's own step.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class _PlainRows:
 class _Path:
     """The current position in an episode, or in the rows of an agent if no column has episodes.
 
-    `reward`: reward of the step before, if it was not sent yet. `order`: order of the row before. `first`: order of the
-    first row. `begins`: True if the next row begins an episode.
+    `reward`: reward of the previous step, if it was not sent yet. `order`: order of the previous row. `first`: order of
+    the first row. `begins`: True if the next row begins an episode.
     """
 
     topic: str

@@ -1,7 +1,7 @@
 """Files of recorded rows: common parts of their readers, and the choice of the reader of a file. Impure.
 
 Limits do not depend on declarations in a file or on its packing. A line has at most `LINE` bytes, and a table has at
-most `COLUMNS` columns. Reading at once takes at most `monitor.memory.MEMORY` more than the process had.
+most `COLUMNS` columns. Reading a batch takes at most `monitor.memory.MEMORY` more memory than the process had.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ROWS: Final = 1 << 16
 """Number of rows of a batch."""
 
 CELLS: Final = 1 << 21
-"""Number of values of a batch. If there are many columns, fewer rows are read at once."""
+"""Largest number of values of a batch. If there are many columns, a batch has fewer rows."""
 
 TEXT: Final = 1 << 26
-"""Bytes of the text of a batch, and of a column of the batch as an array with all rows as wide as the widest."""
+"""Largest size, in bytes, of the text of a batch, and of one of its columns as an array, whose rows have one width."""
 
 LINE: Final = 4 << 20
 """Largest number of bytes of a line of a CSV file or of JSON lines, and of a message of an MCAP file."""
@@ -41,7 +41,7 @@ ROWS_A_BYTE: Final = 100
 FREE_ROWS: Final = 1_000_000
 """A file has at most this number of rows, plus `ROWS_A_BYTE` rows for each byte of the file.
 
-Constant columns take few bytes.
+Small files may have that many rows, because constant columns take few bytes.
 """
 
 TEXTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -78,7 +78,7 @@ class RowFile(Protocol):
     Attributes:
         path: the file.
         position: number of bytes read so far, for progress.
-        left_out: columns that cannot be read -> what they contain; complete after `names`.
+        left_out: columns that cannot be read -> what they contain; complete after a call of `names`.
         kinds: as in `FilePosition`, after the last batch.
     """
 
@@ -239,7 +239,7 @@ def rows_at_once(columns: int) -> int:
 def rows_as_wide(widths: Iterable[int]) -> int:
     """Return the number of rows that take `TEXT` bytes as an array of text.
 
-    `widths`: most characters in each column.
+    `widths`: largest number of characters in each column.
     """
     return max(1, TEXT // (4 * max([1, *widths])))
 

@@ -20,10 +20,10 @@ from monitor.authoring.learning.columns import ACTION, NOISE, ORDER, Role, first
 from monitor.authoring.learning.conditions import marker_condition
 
 OPEN: Final = 0.05
-"""Episodes may overlap if at most this fraction of them is open at once."""
+"""Largest fraction of all episodes that may be open at once if episodes overlap."""
 
 MOSTLY: Final = 0.95
-"""A rule about rows, such as that a column rises from row to row, holds in at least this fraction of them.
+"""A rule, such as that a column rises from row to row, counts as true if it holds in this fraction of the rows.
 
 A few rows may be wrong.
 """
@@ -140,7 +140,7 @@ class RowStructure:
         return order if order in self._facts else None
 
     def _with_choices(self, names: Sequence[str]) -> str | None:
-        """Return the column that has all choices of the user's policies, and the fewest other values."""
+        """Return the column whose values include all choices of the user's policies, with the fewest other values."""
         kinds = {name: np.unique(self._roles.columns[name]) for name in names}
         spare = {
             name: len(values) - len(self._chosen)
@@ -151,7 +151,7 @@ class RowStructure:
         return least[0] if len(least) == 1 else None
 
     def _without_action(self, links: Links) -> list[str]:
-        """Return the free columns that are empty where an action is: in final states, and hardly anywhere else."""
+        """Return the free columns that are empty where an action is missing: in final states, and hardly elsewhere."""
         if len(links.before) < PAIRS:
             return []
         found = []
@@ -222,7 +222,7 @@ class RowStructure:
         return changes == self._facts[name].distinct
 
     def _is_overlapping(self, name: str) -> bool:
-        """Return whether each value of a column has its own stretch of the rows, and few stretches overlap."""
+        """Return whether few values of a column overlap, each of which is open from its first to its last row."""
         kinds, first = np.unique(values := self._roles.columns[name], return_index=True)
         last = len(values) - 1 - np.unique(values[::-1], return_index=True)[1]
         steps = np.zeros(len(values) + 1, np.int64)
@@ -282,9 +282,9 @@ class RowStructure:
             self._roles.assign(name, "action", why, "-", sure=False)
 
     def time_limit(self) -> int:
-        """Treat ends as cuts if all of them come after the same number of steps.
+        """Treat ends as cuts if nearly all of them come after the same number of steps.
 
-        If only some of them do, note this and return this number of steps.
+        If only a suspicious part of them do, note this and return this number of steps; otherwise return 0.
         """
         name = self._roles.having("terminated")
         if name not in self._facts or len(self.links.before) < PAIRS:
@@ -338,7 +338,7 @@ class RowStructure:
             why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else"
             if name in self._unsafe:
                 return ColumnRole(name, ("terminated",), f"{why}; what is unsafe ends an episode")
-            if not every and holds.sum() >= PAIRS:  # that is no chance
+            if not every and holds.sum() >= PAIRS:  # too often for chance
                 role: Role = "truncated" if set(words_of(name)) & CUTS else "terminated"
                 return ColumnRole(name, (role,), why)
             return ColumnRole(name, ("terminated",), f"{why}, so it may mark ends", sure=False, others=("state", "-"))
@@ -377,7 +377,7 @@ class RowStructure:
         return ColumnRole(name, (), why)
 
     def _reason(self, name: str) -> ColumnRole | None:
-        """Read end markers from a text that says why an episode ended, and is empty or always the same before."""
+        """Read end markers from a text that says why an episode ended, and is empty or always the same until then."""
         values, last = self._roles.columns[name], self.links.last
         free = all(
             role not in self._roles.closed and self._roles.having(role) is None for role in ("terminated", "truncated")

@@ -22,7 +22,7 @@ APART: Final = 3.0
 """A value is far outside if the gap to the other values is at least this many times their whole range."""
 
 NEGATIVE: Final = 2
-"""Largest number of different negative values that are doubtful among numbers that are otherwise never negative."""
+"""So many different negative values, or fewer, are doubtful if the other numbers are never negative."""
 
 REPEATED: Final = 2
 """A far value that occurs at least this often is not a single odd reading."""
@@ -46,7 +46,7 @@ TEXTS: Final = MISSING - {"none", "na"}
 COMMON: Final = 0.05
 
 RARE: Final = 0.01
-"""Largest fraction of a value that is doubtful because it is rare."""
+"""Largest fraction of the rows that have a value that is doubtful because it is rare."""
 
 DOUBTFUL: Final = frozenset({"err", "error", "fault", "invalid", "unavailable", "undefined", "unknown"})
 """Texts in lower case that may say that there is no value. They may also be names."""
@@ -168,7 +168,7 @@ def doubtful_values(values: AnyArray) -> list[FarValue]:
 def missing_texts(values: AnyArray) -> tuple[str, ...]:
     """Return the texts of a column [n] that stand for a missing value. `none` and `na` may be names.
 
-    Any text in more than the fraction `COMMON` of the rows may also be a name.
+    If more than the fraction `COMMON` of the rows have such a text, these texts may also be names.
 
     >>> missing_texts(np.array(["av1", "none"] * 40 + ["NaN", "???", ""]))
     ('???', 'NaN')

@@ -22,15 +22,15 @@ from monitor.authoring.learning.state_codes import base_of, is_end, unknown_at
 from monitor.authoring.learning.tally import ACTION_BITS, Tally
 
 MISSED: Final = 0.02
-"""A label is reported if at least this fraction of its visits is in states without the label."""
+"""A label is reported if more than this fraction of its visits is in states without the label."""
 
 ENDING: Final = 0.1
 FEW_ENDS: Final = 5
-"""Episodes that end in never-left states are reported if they are at least this many, and the fraction `ENDING`."""
+"""Ends in states that were never left are reported if there are so many of them, and the fraction `ENDING` of all."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
-    """Return for each label the fraction of the visits with its condition that are in states without the label.
+    """Return for each label which fraction of the visits where its condition holds is in states without the label.
 
     The fraction is None if the condition holds nowhere.
     """

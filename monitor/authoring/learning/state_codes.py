@@ -11,7 +11,7 @@ from monitor.arrays import Bools, Ints
 MAX_LABELS: Final = 12
 """Largest number of labels.
 
-An end whose state was not recorded has a code for each set of true and of unknown labels.
+The code of an end whose state was not recorded says which labels hold there, and which are unknown.
 """
 
 ENDS: Final = 1 << (2 * MAX_LABELS)

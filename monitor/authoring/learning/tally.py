@@ -15,17 +15,17 @@ from monitor.errors import ModelError
 
 CODE_BITS: Final = 25
 ACTION_BITS: Final = 14
-"""A transition is stored as one number of state, action and code of the successor. `MAX_STATES` is 2^22."""
+"""A transition is stored as one number, from state, action and the code of the successor. `MAX_STATES` is 2^22."""
 
 
 KEPT: Final = 32
-"""Largest number of observations kept for each state. They give a policy's choice in the state to within 1/32."""
+"""Largest number of observations kept for each state: a policy's choice there is known to within one in 32."""
 
 KEPT_NUMBERS: Final = 1 << 22
 """Largest number of values in all kept observations: 32 MB. With more states, fewer are kept for each."""
 
 LAST: Final = 2**63 - 1
-"""Priority of a place without an observation."""
+"""Priority of a free place for an observation."""
 
 
 class Table:

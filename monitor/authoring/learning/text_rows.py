@@ -38,8 +38,8 @@ class UntypedRows(Protocol):
 class Lines:
     """Lines of a file, each of at most `row_files.LINE` bytes.
 
-    `replaced`: the mark of bytes that are not text. Attributes: `taken`: number of characters or bytes so far.
-    `garbled`: True if a line has `replaced`. `row`: the lines since this list was emptied.
+    `replaced`: the text that stands for bytes that are no text. Attributes: `taken`: number of characters or bytes so
+    far. `garbled`: True if a line has `replaced`. `row`: the lines since this list was emptied.
     """
 
     def __init__(self, file: IO[Any], path: Path, replaced: str | bytes) -> None:

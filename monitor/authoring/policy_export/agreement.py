@@ -14,7 +14,10 @@ from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_policy import table_from_onnx
 
 TOLERANCE: Final = 1e-4
-"""Accepted difference, for 32-bit arithmetic, of a probability, and of tied scores (times 1 + the largest score)."""
+"""Largest accepted difference of a probability; times 1 + the largest score: of two scores that count as tied.
+
+Networks use 32-bit arithmetic.
+"""
 
 
 @dataclass(frozen=True)

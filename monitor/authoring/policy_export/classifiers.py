@@ -1,4 +1,4 @@
-"""Classifiers of scikit-learn, or objects with the same `predict`, as policies: evaluated in every state as a table.
+"""Export classifiers of scikit-learn, and objects with the same `predict`, by evaluating them in every state.
 
 Opening a pickle executes code, so open only files that you trust.
 """

@@ -59,10 +59,10 @@ def convert(model: MDP, request: ExportRequest) -> Original:
 
 
 def on_first(tables: Sequence[MDP], use: Callable[[MDP], Found]) -> Found:
-    """Return the result for the first table whose observations fit the policy.
+    """Return the result of `use` for the first of several models whose observations fit the policy.
 
-    Raises PolicyError if none fits. The message has the error for the first table and, if other errors differ, the
-    other widths of observations.
+    Raises PolicyError if none fits. The message has the error for the first model and, if the errors differ, the widths
+    of the observations of all models.
     """
     errors: list[PolicyError] = []
     for model in tables:

@@ -23,7 +23,7 @@ from monitor.model.unpack import check_archive
 from monitor.user_code import explained
 
 AS_THEY_ARE: Final = "none"
-"""Given instead of a file if observations are not normalised."""
+"""The value of --normalise that says that observations are not normalised."""
 
 LARGEST: Final = 64 << 20
 """Largest size in bytes of a `.npz` file with statistics, packed and unpacked: 4 million numbers."""

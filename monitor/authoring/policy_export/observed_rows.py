@@ -38,7 +38,7 @@ class ObservedRows:
     Attributes:
         columns: name -> recorded value of each row: whole numbers, numbers, Booleans, text, or None.
         state, inputs: names of the columns of the state, and of the inputs.
-        of: [n] state of each row in a table; None without a table.
+        of: [n] state of each row in the learned model; None if no model was given.
         places: file and number of each row, or empty.
     """
 
@@ -75,9 +75,9 @@ class ObservedRows:
         return np.stack(found, axis=1)
 
     def table(self, names: Sequence[str], model: MDP, where: str) -> MDP:
-        """Return a table with one state for each row.
+        """Return a model with one state for each recorded row, in which the policy can be evaluated.
 
-        The table has all actions of `model`, and the columns are its observations.
+        Its actions are those of `model`, and its observations are the columns.
         """
         return places(len(self), model, "recorded rows", observations=self.numbers(names, where))
 
@@ -89,10 +89,10 @@ def observed_rows(
     first: int | None = None,
     also: Sequence[str] = (),
 ) -> ObservedRows:
-    """Return at most `MOST` rows of recordings, spread evenly over all rows. Rows without a state are left out.
+    """Return at most `MOST` rows of recordings, spread evenly over all. Rows without a state or an input are left out.
 
-    `state_of`: returns the state of each row of a batch; negative: not known. `first`: return only this number of the
-    first rows. `also`: further columns that `state_of` reads.
+    `state_of`: returns the state of each row of a batch; negative: not known. `first`: return only this number of rows,
+    the first ones. `also`: further columns that `state_of` reads.
     """
     names = offered(sources[0].names(), roles)
     needed = (*roles.state, *roles.inputs)

@@ -111,7 +111,7 @@ def tabulated(values: AnyArray, model: MDP, request: ExportRequest, assumed: Seq
 def tabulated_inputs(
     values: AnyArray, of: Ints, model: MDP, request: ExportRequest, assumed: Sequence[str]
 ) -> Original:
-    """Return a policy as a table over the states, from its choice for each input [M] of the states `of` [M].
+    """Return a policy as a table over the states, from its choices for M inputs. `of` [M]: the state of each input.
 
     `values`: actions [M], or scores or probabilities [M, A]. The choice in a state is the mean over its inputs; if
     every state then has one certain action, the policy is a table of actions. A state without inputs gets the most

@@ -39,7 +39,7 @@ class _Algorithm:
     Attributes:
         package: package of the algorithm.
         kind: kind of its scores.
-        module: first part of the name of its policies' module; empty: a class of the user, or one of several.
+        module: beginning of the name of the module of its policies; empty: any module, also one of the user.
         setting: a setting that is in the files of this algorithm, but not in the files of the algorithms after it in
             the list.
     """
@@ -298,7 +298,7 @@ def module_of(torch: Anything, policy: Anything, scores: Callable[..., Anything]
 
 
 def as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None, request: ExportRequest) -> list[str]:
-    """Return a sentence on the assumed normalisation of observations, or nothing if the agent shows it.
+    """Return a sentence on the assumed normalisation of observations, or nothing if the agent shows how it was trained.
 
     An agent keeps the last observation of its training, and also the raw observation of the environment. On-policy
     algorithms keep the raw one only under VecNormalize. Raises PolicyError if the agent learned under VecNormalize and

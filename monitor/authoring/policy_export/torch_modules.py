@@ -1,4 +1,4 @@
-"""Modules of torch as ONNX: from a user's own function, as in CleanRL, or made for a policy of another library."""
+"""Export torch modules as ONNX: the user's own, as in CleanRL, and modules made for a policy of another library."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def is_module(value: object) -> bool:
 def of_module(module: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a torch module that maps observations [n, D] to scores [n, A].
 
-    If a module has no `forward` but an `actor`, as agents of CleanRL have, its policy is the actor after its `network`,
-    if it has one. `request.weights` gives the parameters, if set. Raises PolicyError if the module has memory, fails,
-    or does not fit the model.
+    If a module has no `forward` but an `actor`, as agents of CleanRL have, its policy is the actor, applied to the
+    output of its `network` if it has one. `request.weights` gives the parameters, if set. Raises PolicyError if the
+    module has memory, fails, or does not fit the model.
     """
     where = f"policy {request.source}"
     torch = torch_or_error(request.source)
@@ -113,8 +113,8 @@ def network_onnx(
 ) -> Exported:
     """Return a module as ONNX with input `observation` [batch, D] and output [batch, A], normalisation included.
 
-    `remembered`: further inputs and outputs, with an example of each tensor; the batch is then 1. Raises PolicyError if
-    torch cannot export the module.
+    `remembered`: names of the memory's inputs and outputs -> an example of the tensor; the batch is then 1. Raises
+    PolicyError if torch cannot export the module.
     """
     assert model.observations is not None, "the caller has looked"
     width = int(model.observations.shape[1])

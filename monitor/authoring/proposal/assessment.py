@@ -28,12 +28,12 @@ class AlarmRates:
 
     @cached_property
     def alarms(self) -> Estimate:
-        """Number of alarms in one step."""
+        """Mean number of alarms in one step."""
         return self._rate("alarms", "steps")
 
     @cached_property
     def false(self) -> Estimate:
-        """Number of alarms in one step that are not followed by an event within the horizon."""
+        """Mean number of alarms in one step that are not followed by an event within the horizon."""
         return self._rate("false", "steps")
 
     @cached_property
@@ -91,7 +91,7 @@ class Assessment:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The problems, also if too many of the main forecasts rest on what was never recorded."""
+        """The problems; also that of the main forecasts, if too many of these rest on what was never recorded."""
         said = any(NEVER_RECORDED in each for each in self.problems)
         return (*self.problems, *([self.main.problem] if self.main and self.main.problem and not said else []))
 

@@ -1,9 +1,9 @@
-"""Calibration of the belief: how often was the agent really in a state that had some probability?
+"""Calibration of the belief: how often is a state the true one if the belief gives it some probability?
 
 The belief at a step is filtered, not smoothed: it is the distribution of the state given all observations and actions
 up to this step, as in `Verdict.belief`. True states are only compared with the belief, so they change no belief.
 
-Each true state depends on the one before, so the outcomes of one episode are not independent. Given the observations,
+Each true state depends on the previous one, so the outcomes of one episode are not independent. Given the observations,
 they are no martingale either. But consider the first state of an episode whose probability is in a given tenth. The
 observations alone determine which state this is, so it is the true state with this probability. These first states, one
 for each episode, are independent, so the exact interval of Clopper & Pearson (1934) holds for them. The interval is

@@ -1,4 +1,4 @@
-"""Lengths of takeovers: the fractions of unsafe episodes and of fallback steps for each length, computed exactly."""
+"""Compute exactly, for each length of takeovers, the fractions of unsafe episodes and of steps of the fallback."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOLDS: Final = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40)
 """Values of `hold` that are compared: smallest lengths of takeovers, in steps."""
 
 WORTH: Final = 0.01
-"""A takeover should last longer if each further step saves this fraction of the episodes unsafe without a guard."""
+"""A takeover should be longer if each further step saves this fraction of the episodes that are unsafe unguarded."""
 
 LONGEST: Final = 200
 """Largest number of steps of an episode in the calculation."""

@@ -21,7 +21,7 @@ from monitor.worlds.world_policies import as_world_policy
 EPISODES: Final = 2_000
 """Number of simulated episodes for each length, with the same noise. The error of unsafe fractions is about 0.01."""
 NONE: Final = -1
-"""Number of remaining steps of a takeover while there is no takeover."""
+"""Stands for the number of remaining steps of a takeover if there is no takeover."""
 TINY: Final = 1e-12
 
 
@@ -52,9 +52,9 @@ def guarded_in_world(
     """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
     The first result is without a guard. The next results are for the lengths in `HOLDS`. Episodes are simulated in the
-    world. `table` is the world as a table over recorded states, with the policies on this table. It says whether the
-    alarm fires in a state. The rules are those of `hold.guarded`. Inputs are resampled from the first inputs of a path,
-    if the world resamples.
+    world. `table` is the world as a table over recorded states, with the policies on this table. The alarm is assumed
+    to fire if it fires in the nearest state of the table, by the rules of `hold.guarded`. Inputs are resampled from the
+    first inputs of a path, if the world resamples.
     """
     paths, numbers = recorded
     first = np.array([path.states[0] for path in paths])
@@ -89,7 +89,7 @@ def guarded_in_world(
 
 
 def _chosen(decided: Floats | Ints, luck: Floats) -> Ints:
-    """Return actions [n] from a policy's actions or distributions, with uniform numbers [n]."""
+    """Return a policy's actions [n], or actions drawn from its distributions by the uniform numbers `luck` [n]."""
     if decided.ndim == 1:
         return np.asarray(decided, dtype=np.int64)
     passed = (luck[:, np.newaxis] > decided.cumsum(axis=1)).sum(axis=1)

@@ -233,7 +233,7 @@ def first_firing(
 ) -> int | None:
     """Return the number of the first path on which an alarm fires, or None.
 
-    `paths`: number and path, and the states of the path as an agent sends them, which may lack the last one.
+    `paths`: each with its number, and its states as an agent sends them, perhaps without the last one.
     """
     clock = 0
     for number, path, states in paths:

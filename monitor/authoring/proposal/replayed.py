@@ -1,4 +1,4 @@
-"""Formulas of a configuration on recorded steps: their forecasts, their alarms, and the outcomes.
+"""Replay recorded steps through the formulas of a configuration, to compare forecasts and alarms with outcomes.
 
 The steps go through a monitor with the formulas and, for each event, a query of the event's probability from now on.
 Whether the event happened is read from the recorded states.

@@ -23,7 +23,7 @@ RARE: Final = 1.0
 def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
     """Return the median number of steps before an unsafe event, limited to 4 to 40; 20 if there is no event.
 
-    Steps are counted from the start of the path, or from the event before.
+    Steps are counted from the start of the path, or from the previous event.
     """
     waits: list[int] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Forecasts by a table of a simulator, on episodes simulated in the table: how well do its states predict the event?"""
+"""Judge how well the states of a simulator's table predict the event, on episodes simulated in the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.model.mdp import MDP
 
 
 def judge_of(model: MDP, policy: Floats, label: str, paths: Sequence[RecordedPath]) -> ForecastJudge:
-    """Return the judge of a table's forecasts of the label under a policy [S, A], on paths simulated in the table."""
+    """Return a judge of the table's forecasts of a label. The policy [S, A] is that of the simulated `paths`."""
     ends = np.array([model.is_absorbing(state) for state in range(model.states)])
     after = np.concatenate([path.states[1:] for path in paths])
 

@@ -13,7 +13,7 @@ from monitor.authoring.proposal.paths import RecordedPath
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """State [S, f] and inputs [S, i] in a world with numbers for each state number of the paths."""
+    """The state [S, f] and the inputs [S, i] of a world with numbers, for each state number of the paths."""
 
     states: Floats
     inputs: Floats
@@ -26,7 +26,7 @@ class RecordedNumbers:
 def numbered_paths(steps: RecordedSteps) -> tuple[list[RecordedPath], RecordedNumbers]:
     """Return the paths of recorded steps, with states numbered by step, and the numbers of each state.
 
-    The last state of a path has the inputs of the step before. Whether an episode terminated there is not kept.
+    The last state of a path has the inputs of the previous step. Whether an episode terminated there is not kept.
     """
     every = list(steps.by_path().values())
     last = [rows[-1] for rows in every]
