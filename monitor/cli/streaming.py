@@ -18,8 +18,8 @@ from monitor.errors import printable
 if TYPE_CHECKING:
     from monitor.cli.replay_counts import ReplayCounts
     from monitor.sidecar.config.load import Loaded
+    from monitor.sidecar.effects import Publication
     from monitor.sidecar.parquet_recording import ParquetRecording
-    from monitor.sidecar.pipeline import Publication
     from monitor.sidecar.recording import Recording
     from monitor.sidecar.web.http import Sources
     from monitor.sidecar.web.server import HttpServer

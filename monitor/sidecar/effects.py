@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from monitor.types.notices import Notice
+
+OFFLINE: Final = b'{"state":"offline"}'
+"""Payload of the last will, and of the last status before a clean stop."""
 
 
 class Publication(msgspec.Struct, frozen=True, omit_defaults=True):

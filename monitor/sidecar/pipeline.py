@@ -27,20 +27,6 @@ from monitor.types.alerts import Alert
 from monitor.types.notices import Blind, Forgotten, Judged, Notice, Received, Refreshed, TakenOver
 from monitor.types.stream_events import BlindReason, Instant
 
-__all__ = [
-    "OFFLINE",
-    "CommonState",
-    "Effects",
-    "EvidenceFile",
-    "Pipeline",
-    "Publication",
-    "Snapshot",
-    "StatusMessage",
-    "StoredAgent",
-    "Topics",
-    "topics_of",
-]
-
 TOPICS: Final = 4096
 """Number of topics whose agent is cached."""
 
@@ -50,9 +36,6 @@ LISTED: Final = 100
 SKIPPED: Final = 1_000_000
 """Number of revisions skipped after a loss of events. More are skipped than were lost, so (id, revision) stays
 unique."""
-
-OFFLINE: Final = b'{"state":"offline"}'
-"""The last will, and the last message before a clean stop."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -247,7 +247,7 @@ class Service:
         self.worker.adopt(pipeline, loaded.config, effects.publications)
         self.health.adopt(loaded)
         now = self.clock()
-        self.sinks.take(effects, now)
+        self.sinks.take_all([(effects, now)])
         self.sinks.adopt(loaded.watched, now)
         self.sinks.recall(pipeline.standing(), now)
 
@@ -301,7 +301,7 @@ class Service:
         known = frozenset(standing.publications)  # published before, on a former topic
         self._outgoing.put(self._outgoing.number(recovered.publications, known=known))
         self.sinks.view.history.note(recovered.publications)
-        self.sinks.take(Effects(recovered.publications), now)
+        self.sinks.take_all([(Effects(recovered.publications), now)])
         self.sinks.recall(standing, now)
         if self.worker.recorder is not None:
             LOG.warning("the recording begins in the middle: a replay of it starts without the restored state")

@@ -13,8 +13,8 @@ import aiomqtt
 import pytest
 import trustme
 
+from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.broker import Broker, Tls
-from monitor.sidecar.pipeline import Publication
 from tests.servers import PATIENCE, Mosquitto, free_port, mosquitto
 from tests.sidecar.side import STATUS, Side
 

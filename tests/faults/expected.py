@@ -17,8 +17,8 @@ from typing import Any, Final
 from monitor.alarm.figures import own
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import load_config
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Message
-from monitor.sidecar.pipeline import Effects
 from monitor.types import Ended, Instant, Judged
 from tests.faults.publisher import read_log
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
-from monitor.sidecar.pipeline import Effects
+from monitor.sidecar.effects import Effects
 from monitor.types import Calibrated, Calibration, Forecast
 from tests.page.conftest import Scene, unfold
 from tests.page.test_page import SOON, accessible

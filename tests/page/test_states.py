@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
-from monitor.sidecar.pipeline import Effects
+from monitor.sidecar.effects import Effects
 from monitor.types import Contradictions, Deviates, Trust, WrongAgent, WrongRow
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible

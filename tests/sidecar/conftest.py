@@ -12,8 +12,9 @@ from monitor.evidence.document import evidence_id
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable, as_table
 from monitor.runtime.monitor import Monitor
+from monitor.sidecar.effects import Effects, EvidenceFile
 from monitor.sidecar.events import Evaluate, Event, Message
-from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
+from monitor.sidecar.pipeline import Pipeline, Topics
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings, TakenOver
 from tests.evidence.rederived import make_evidence
 

@@ -17,8 +17,9 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.alert_publisher import AlertPublisher
+from monitor.sidecar.effects import Effects, EvidenceFile
 from monitor.sidecar.events import Evaluate, Heartbeat, Lost, Message
-from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
+from monitor.sidecar.pipeline import Pipeline, Topics
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, StreamSettings, TakenOver, TrustSettings
 from tests.evidence.rederived import make_evidence, rederive

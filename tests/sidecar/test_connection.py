@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from monitor.sidecar.effects import OFFLINE, Publication
 from monitor.sidecar.mqtt import codec, connection, dial, link
 from monitor.sidecar.mqtt.codec import Codec, Packet
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
-from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, mosquitto
 from tests.sidecar.side import Side, connection_to, let_pass, playing, run

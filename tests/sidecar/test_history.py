@@ -14,9 +14,8 @@ import pytest
 
 from monitor.model import MDP
 from monitor.sidecar.config.settings import HttpConfig
-from monitor.sidecar.effects import Publication
+from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Evaluate
-from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.alarm_history import AlarmFilter, AlarmHistory, AlarmRecord

@@ -23,8 +23,8 @@ from monitor.errors import ConfigError
 from monitor.evidence.bundle import read_bundle
 from monitor.sidecar.config import load
 from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate
-from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.web import http as http_module
 from monitor.sidecar.web import page as page_module

@@ -13,11 +13,11 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
+from monitor.sidecar.effects import OFFLINE, Publication
 from monitor.sidecar.mqtt import connection, link
 from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.mqtt.codec import Codec
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped
-from monitor.sidecar.pipeline import OFFLINE, Publication
 from tests.servers import PATIENCE, Mosquitto, mosquitto, need
 from tests.sidecar.running import subscriber
 from tests.sidecar.side import STATUS, Side, connection_to, let_pass, playing, run

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from monitor.sidecar.effects import Publication
 from monitor.sidecar.outbox import Outbox
-from monitor.sidecar.pipeline import Publication
 from tests.servers import PATIENCE
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from monitor.alarm.message import rfc3339
 from monitor.evidence.document import read_evidence
+from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Connected, Evaluate, Heartbeat, Lost, Message
-from monitor.sidecar.pipeline import Effects, Pipeline, Publication
+from monitor.sidecar.pipeline import Pipeline
 from monitor.types import Blind, Received, Trust
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, Driver
 

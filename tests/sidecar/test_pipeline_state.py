@@ -18,9 +18,10 @@ from monitor.errors import InputError
 from monitor.model import MDP, load_model, model_sha256
 from monitor.policy import PolicyTable, as_table
 from monitor.runtime.monitor import Monitor
+from monitor.sidecar.effects import Effects, EvidenceFile
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.outbox import Outbox
-from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Snapshot, Topics
+from monitor.sidecar.pipeline import Pipeline, Snapshot, Topics
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, Judged, Sampling, StreamSettings, TakenOver
 from tests.sidecar.chaos import DEEDS, Life
 from tests.tiers import examples, first

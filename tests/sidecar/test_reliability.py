@@ -9,8 +9,9 @@ import pytest
 
 from monitor.alarm.message import Identity
 from monitor.runtime.forecasts import NOTHING_OWN
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Message
-from monitor.sidecar.pipeline import Effects, Pipeline
+from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import Calibrated, Forecast, FormulaSpec, Instant, Judged, Verdict
 from tests.sidecar.conftest import LOST, Driver

@@ -170,7 +170,7 @@ def test_a_sink_that_fails_is_logged_and_counted_and_the_others_go_on(caplog: py
     assert 'cfmon_sink_errors_total{sink="Broken"} 0.0' in sinks.metrics.exposition().decode()
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            sinks.take(Effects(notices=(Received("ada", "accepted"),)), NOW)
+            sinks.take_all([(Effects(notices=(Received("ada", "accepted"),)), NOW)])
     assert toy.heard == ["Received"] * 3
     shown = sinks.metrics.exposition().decode()
     assert 'cfmon_sink_errors_total{sink="Broken"} 3.0' in shown

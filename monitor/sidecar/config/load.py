@@ -32,7 +32,8 @@ from monitor.runtime.monitor import Monitor
 from monitor.runtime.query import Query, SpecError, Vocabulary, read_query
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.config.settings import Config, FormulaConfig
-from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
+from monitor.sidecar.effects import EvidenceFile
+from monitor.sidecar.pipeline import Pipeline, Topics
 from monitor.sidecar.sinks.sink import FleetShard, Watched
 from monitor.sidecar.web.runbooks import default_runbook
 from monitor.types.alerts import Alert

@@ -13,12 +13,12 @@ from typing import Any, Final, TypeVar
 
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
+from monitor.sidecar.effects import OFFLINE, Publication
 from monitor.sidecar.mqtt import codec, dial
 from monitor.sidecar.mqtt.codec import Codec, Greeting, MalformedPacketError, Packet
 from monitor.sidecar.mqtt.dial import BrokerError, Dial, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.mqtt.keepalive import KeepAlive
-from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tasks import in_thread
 
 T = TypeVar("T")

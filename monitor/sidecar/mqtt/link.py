@@ -20,13 +20,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from monitor.sidecar.clock import Clock, read_clock
-from monitor.sidecar.effects import Publication
+from monitor.sidecar.effects import OFFLINE, Publication
 from monitor.sidecar.mqtt.codec import MAX_ID
 from monitor.sidecar.mqtt.connection import Connection
 from monitor.sidecar.mqtt.dial import BrokerError, OldBrokerError, SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox, Receipt
 from monitor.sidecar.outbox import Outbox
-from monitor.sidecar.pipeline import OFFLINE
 from monitor.sidecar.tasks import end_tasks, unless
 
 LOG: Final = logging.getLogger("monitor.mqtt")

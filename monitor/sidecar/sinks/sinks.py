@@ -39,10 +39,6 @@ class Sinks:
         self.all.append(sink)
         self.metrics.sink_failed(type(sink).__name__, 0)
 
-    def take(self, effects: Effects, now: Instant) -> None:
-        """Pass on the effects of one event."""
-        self.take_all([(effects, now)])
-
     def take_all(self, outcomes: Sequence[tuple[Effects, Instant]]) -> None:
         """Pass on the effects of several events, in order, to one sink after the other."""
         for sink in self.all:
