@@ -1,4 +1,4 @@
-"""Draft of a manifest for an ONNX file, from its metadata, and from naming conventions if they do not suffice."""
+"""Draft a manifest for an ONNX file from its metadata and, if these do not suffice, from naming conventions."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _input_kind(given: Tensor, model: MDP, where: str) -> Literal["observation",
     if "int" in element:
         return "index"
     width = shape[1] if len(shape) == 2 else None
-    anything = not isinstance(width, int)  # a name, or nothing
+    anything = not isinstance(width, int)  # a text or None means any width
     if model.observations is not None and (anything or width == int(model.observations.shape[1])):
         return "observation"
     if anything or width == model.states:
