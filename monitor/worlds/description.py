@@ -1,4 +1,4 @@
-"""Checks of a world's description: features, inputs and names, and the ranges of many rows of numbers."""
+"""Check a world's description (features, inputs, names), and whether rows of numbers are in their ranges."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.simulator_world import SimulatorWorld
 
 COMPARED: Final = 1000
-"""Number of free steps of the environment with which the world is compared when it is made."""
+"""Number of free steps of the environment; a new world is compared with each of them."""
 
 
 class _Run(NamedTuple):
@@ -109,7 +109,7 @@ class GymnasiumWorld(SimulatorWorld):
             yield _Run(state, action, noise, self._state(), bool(terminated))
 
     def _compare(self, run: _Run) -> None:
-        """Raise ModelError unless a step of the world has the result of the environment's step, also its end."""
+        """Raise ModelError unless the world's step has the same next state and end as the environment's step."""
         for state, ended in ((run.state, False), (run.successor, run.ended)):
             if ended != bool(self.ended(state[np.newaxis])[0]):
                 ends, holds = ("ends", "no label") if ended else ("does not end", "a label")

@@ -183,7 +183,7 @@ class WorldManifest(_Strict):
         return self
 
     def described_by(self, world: WorldManifest) -> WorldManifest:
-        """Return this manifest, of a fit, with the ranges and labels of `world`, which a user may have corrected."""
+        """Return this manifest of a fit with the ranges and labels of `world`, where a user may have corrected them."""
         described = {(each.name, each.values): each for each in world.features}
         features = tuple(
             described.get((each.name, each.values), each).model_copy(update={"probabilities": each.probabilities})
