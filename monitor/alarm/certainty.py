@@ -36,7 +36,7 @@ class Certainty:
         self._brevity, self._places = subject.brevity, places
 
     def sure(self, blind: BlindReason | None) -> str:
-        """Return a sentence on how certain the answer is, and if much of it was hardly recorded; empty while blind."""
+        """Return a sentence on how certain the answer is, and whether hardly recorded pairs matter; blind: empty."""
         sure = self._sure(blind)
         return sure and sure + self._hardly()
 
@@ -148,7 +148,7 @@ class Certainty:
                 return NOMINAL, None
 
     def _hardly(self) -> str:
-        """Return a note if much of another policy's value was hardly recorded and no other sentence says so."""
+        """Return a note if another policy's value rests on hardly recorded pairs and no other sentence says so."""
         change, basis = self._basis()
         unknown = is_open(given_now(self._parsed, self._verdict)) or any(
             is_open(each.extremes) for each in self._verdict.quantities
@@ -178,7 +178,7 @@ class Certainty:
     def _confidence(self) -> str:
         """Return the confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.
 
-        *Unavoidable* has two error rates: one if the agent meets the goal, another if the alternative does.
+        *Unavoidable* has two error rates: it is wrong if the agent meets the goal, or if the alternative does.
         """
         verdict = self._verdict
         if verdict.drawn is None or verdict.value is not None:

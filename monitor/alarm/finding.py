@@ -100,7 +100,7 @@ class Finding:
         return [(quantity.value, quantity.extremes) for quantity in quantities] + bound
 
     def _disagree(self) -> bool:
-        """Return whether causal models disagree. On a learned model, `Certainty.learned` reports it."""
+        """Return whether causal models disagree; False with a guaranteed band, which `Certainty.learned` reports."""
         verdict = self._verdict
         unknown = any(quantity.holds is None and quantity.extremes is not None for quantity in verdict.quantities)
         return verdict.robust is False and verdict.guaranteed is None and not unknown

@@ -144,7 +144,7 @@ class EvidenceLink(msgspec.Struct, frozen=True):
 
 
 class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Own and alternative value for a takeover at one offset, both from the intervention state at this offset."""
+    """The agent's own value and the alternative's value at one offset, both from the state at this offset on."""
 
     offset: int
     """Number of steps before the newest step; 0 is now."""
@@ -272,7 +272,7 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     """The step of the newest verdict."""
     time: str | None
-    """Time of the newest change: the time of its step, or of a change of blindness."""
+    """Time of the newest change of the alarm: of the step that changed it, or of a change of blindness."""
     time_unix: float | None
     """The value of `time` in seconds since the epoch."""
     since: str | None
