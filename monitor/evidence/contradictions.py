@@ -44,9 +44,9 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 def _of_place(evidence: Evidence) -> Iterator[str]:
     """Check the positions of path and breach in the episode. Also check that either all pairs have inputs or none.
 
-    If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
-    breach has a single time. Otherwise the agent may have restarted under the same episode; its steps are then numbered
-    from 0 again while the alarm continues.
+    If the path begins at the observed start, the breach began not later than the path's last step; if it began at this
+    step, `since` equals `time`. If not, the agent may have restarted under the same episode. Its steps are then
+    numbered from 0 again while the alarm continues, so these two rules do not apply.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):

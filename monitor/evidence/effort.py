@@ -95,7 +95,7 @@ def _size(measure: Probability | Reward) -> int:
 
 
 def _unfolded(path: Formula) -> int:
-    """Return the largest number of obligations of a path formula: one per combination of remaining intervals."""
+    """Return the largest number of obligations of a path formula: each combination of remaining intervals is one."""
     if isinstance(path, Goal):
         return _parts(path)
     length = path.high + 1 if isinstance(path, Temporal) else 1
