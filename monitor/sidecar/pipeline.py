@@ -272,7 +272,7 @@ class Pipeline:
     def standing(self) -> Effects:
         """Return the present state, with which sinks start: newest verdicts, blindness, alarms, alerts.
 
-        This state was reported before, so do not send or count it again.
+        An earlier event already reported this state, so sinks must not send or count it again.
         """
         alerts = (firing.alert for firing in self._publisher.alarms())
         return Effects(tuple(self._publisher.retained()), notices=(*self._monitor.current_state(), *alerts))

@@ -112,7 +112,7 @@ class Worker:
         self._live_since = math.inf  # ticks since which no backlog is expected from the broker
         self._reached = 0.0
         self._turned = read_clock().ticks, read_work()  # after the last batch
-        self._live = self._late = 0  # numbers of steps of this batch: arrived when they happened; have an old time
+        self._live = self._late = 0  # this batch's steps without delay; with an old time
         self._untimed: Counter[str] = Counter()  # agent -> number of its live steps without a time
         self._burst_began = self._burst_seen = -math.inf  # ticks
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
@@ -177,7 +177,7 @@ class Worker:
         self._finish()
 
     def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
-        """Note that the broker was reached or lost."""
+        """Record that the broker was reached or lost."""
         self._up, self._live_since, self._reached = up, math.inf, read_clock().ticks
         loop = asyncio.get_running_loop()
         if self._going is not None:  # the former connection was lost early
@@ -272,12 +272,12 @@ class Worker:
         return read_clock().ticks - self.evaluated.ticks >= EVALUATION_PAUSE
 
     def _count(self, effects: Effects, ticks: float) -> None:
-        """Count a step if it arrived when it happened.
+        """Count a step as live if it arrived without delay.
 
         Steps of a backlog do not count, because they arrive all at once.
 
-        Steps without a time count as live if no backlog is expected from the broker. Many such steps are the agent's
-        backlog.
+        Steps without a time count as live if no backlog is expected from the broker. If one agent sends many such
+        steps, they are its backlog (`_burst`).
         """
         for notice in effects.notices:
             if isinstance(notice, Received):
@@ -328,8 +328,8 @@ class Worker:
         In overload, evaluate only each agent's newest live step.
         """
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
-        # Steps left over from the last evaluation are older than new ones. To search all agents takes long in a
-        # backlog.
+        # Steps left over from the last evaluation are older than new ones, so all agents need not be searched, which
+        # takes long in a backlog.
         oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
         waited = 0.0 if oldest is None else began.ticks - oldest
         skips = self._live_since < math.inf and self._pressure.overloaded(waited)

@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 and 5 as bytes, without I/O: the packets of a client that subscribes and publishes with QoS 0 and 1.
+"""Encode and decode MQTT 3.1.1 and 5, for a client that subscribes and publishes with QoS 0 and 1. Without I/O.
 
 The existing codecs support only one version (mqtt5: only 5), or read one packet at a time (paho: 14 us for a PUBLISH
 and its acknowledgement). In one call, this codec reads all bytes that have arrived, at about 1 us per message.

@@ -1,4 +1,4 @@
-"""The messages about alarms; the broker retains them."""
+"""Make the messages about alarms, which the broker retains."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class AlertPublisher:
     def clear(self, formulas: Container[str]) -> list[Publication]:
         """Return messages that clear the retained messages about these formulas.
 
-        Only topics with an alert are cleared: a message for every agent and formula could overflow the outbox.
+        Only topics with an alert are cleared, because a message for every agent and formula could overflow the outbox.
         """
         return [
             self.cleared(agent, formula)

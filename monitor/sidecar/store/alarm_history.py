@@ -87,7 +87,7 @@ class HistoryChanges(msgspec.Struct, frozen=True):
 
 
 class AlarmFilter(msgspec.Struct, frozen=True):
-    """Query for alarms. None matches any value. An alarm matches if it fired at any time between `since` and `until`.
+    """Query for alarms. None matches any value. An alarm matches if it was firing at some time from `since` to `until`.
 
     The `state` `over` matches every state except `firing`.
     """
