@@ -126,7 +126,9 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
 
 
 def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
-    """Return the least and the greatest value of handing over now over all unrecorded pairs; None if all are recorded.
+    """Return the least and the greatest value of handing over now, whatever unrecorded pairs lead to.
+
+    None if all pairs are recorded.
 
     In a world with numbers, nothing is sampled at the extremes. The extremes are then the value minus and plus the
     fraction of the alternative's samples that leave the recorded range. For a reward they are `ANY`, because such

@@ -124,7 +124,7 @@ class Finding:
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
 
     def _unrecorded(self, number: int) -> str:
-        """Return a note if a quantity is known only as an interval or extrapolates, with the reason."""
+        """Return a note, with the reason, if a quantity is known only as an interval or extrapolates."""
         quantity = self._verdict.quantities[number]
         open_ = is_open(quantity.extremes) or extrapolates(quantity)
         return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""

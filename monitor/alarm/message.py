@@ -1,4 +1,4 @@
-"""Alert as published: its id and the JSON document on `cfmon/alerts/<agent>/<formula>`."""
+"""The published form of an alert: its id, and the JSON document on `cfmon/alerts/<agent>/<formula>`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Identity(msgspec.Struct, frozen=True, dict=True):
 def identity_of(
     model: AnyModel, policies: Mapping[str, PolicyTable | WorldPolicy | Reader], models: Mapping[str, AnyModel]
 ) -> Identity:
-    """Return the identity of models and policies given as values and not as files, with digests of their contents."""
+    """Return the identity of models and policies that are given as values, not files, by digests of their contents."""
     digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
     others = {name: sha256_of(other) for name, other in models.items()}
     return Identity(

@@ -21,7 +21,7 @@ from monitor.types.verdicts import Avoidable, Changes, Recourse
 
 
 class StepSentence(NamedTuple):
-    """A sentence that names a step, in two parts.
+    """A sentence that names a step, as the texts before and after the step's number.
 
     `offset`: number of steps from the named step to the verdict's step; None if no step is named.
 

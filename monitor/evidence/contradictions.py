@@ -45,8 +45,8 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
     """Check the positions of path and breach in the episode. Also check that either all pairs have inputs or none.
 
     If the path begins at the observed start, the breach began not later than the path's last step; if it began at this
-    step, `since` equals `time`. If not, the agent may have restarted under the same episode. Its steps are then
-    numbered from 0 again while the alarm continues, so these two rules do not apply.
+    step, `since` equals `time`. These two rules do not apply to other paths, because the agent may have restarted
+    under the same episode; its steps are then numbered from 0 again while the alarm continues.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):

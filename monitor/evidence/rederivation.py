@@ -142,7 +142,7 @@ def _band_settings(evidence: Evidence) -> BandSettings | None:
 
 
 ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
-"""The engine used on the stream: exact, or sampling again if the verdict was sampled."""
+"""The engine used on the stream. It computes exactly, or samples again if the verdict was sampled."""
 
 
 def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
@@ -201,7 +201,7 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
 
 
 def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Given:
-    """Return the evidence of an alarm on a world with numbers in the referee's form, with one sample."""
+    """Return the evidence of an alarm on a world with numbers, in the referee's form and with one sample."""
     drawn = evidence.verdict.drawn
     inputs = evidence.inputs or ((),) * len(evidence.path)
     return Given(

@@ -130,7 +130,10 @@ class TableReader(Reader):
         return 0
 
     def blind_choice(self, model: MDP) -> Floats:
-        """Return the choice [M, S, M', A] in a state whose observation is not read yet, with the new memory M'."""
+        """Return the joint probability [M, S, M', A] of the next memory M' and the action, for memory M in state S.
+
+        The observation of the state is not read yet; it is averaged out.
+        """
         joint = np.zeros((self.memories, model.states, self.memories, model.actions))
         for state in range(model.states):
             for shown, chance in self.readings(model, state):

@@ -113,14 +113,14 @@ def _chosen(outputs: list[Tensor], name: str | None, kind: OutputKind | None, mo
 
 
 def _holds_scores(tensor: Tensor, model: MDP) -> bool:
-    """Return whether a tensor may hold scores [n, A] by its type and shape."""
+    """Return whether, by its type and shape, a tensor may hold scores [n, A]."""
     _, element, shape = tensor
     floats = element in ("tensor(float)", "tensor(double)", "tensor(float16)")
     return floats and len(shape) == 2 and (not isinstance(shape[1], int) or shape[1] == model.actions)
 
 
 def _holds_actions(tensor: Tensor) -> bool:
-    """Return whether a tensor may hold the numbers of actions, [n] or [n, 1], by its type and shape."""
+    """Return whether, by its type and shape, a tensor may hold the numbers of actions, [n] or [n, 1]."""
     _, element, shape = tensor
     return element in ("tensor(int64)", "tensor(int32)") and (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1))
 

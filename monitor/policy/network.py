@@ -1,4 +1,4 @@
-"""A policy network in memory: onnxruntime on one thread, checked against its manifest and a model."""
+"""Run a policy network with onnxruntime on one thread, after checks against its manifest and a model."""
 
 from __future__ import annotations
 

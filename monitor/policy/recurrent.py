@@ -42,8 +42,8 @@ class RecurrentReader(Reader):
         allowed: [Z, A], the actions that are available in all states in which the value may be read.
         where: name of the file in messages.
 
-    Raises PolicyError if the file, the manifest and `shown` do not fit together, or if the network fails for a first
-    input.
+    Raises PolicyError if the file, the manifest and `shown` do not fit together, or if the network fails for some first
+    input of an episode.
     """
 
     memories = 1

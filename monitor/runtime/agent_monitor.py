@@ -35,7 +35,7 @@ class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AgentMonitor:
-    """Monitor of every formula for one agent, as its path grows.
+    """Monitor of all formulas for one agent.
 
     Args:
         session: session that orders the agent's steps and holds its path.
@@ -138,7 +138,7 @@ class AgentMonitor:
         return skipped
 
     def revise(self, now: Instant, notices: list[Notice]) -> None:
-        """Publish the withheld revisions of firing alarms that are due. Call this after each evaluation."""
+        """Publish the withheld revisions that are due. Call this after each evaluation."""
         for formula in self._formulas:
             if formula.revises is not None:
                 notices += formula.revise(now)

@@ -143,7 +143,7 @@ class Forecasts:
     """The forecasts of one formula for one agent: the forecast followed now, and the counts of earlier forecasts.
 
     Attributes:
-        value: the followed forecast, a probability; None if no forecast is followed, so that no state need be read.
+        value: the followed forecast, a probability; None if no forecast is followed (then no state need be read).
         counts: outcomes of the earlier forecasts.
     """
 

@@ -1,4 +1,4 @@
-"""One formula for one agent: when it is evaluated, its last verdict, its alarm, and notices about these."""
+"""Monitor one formula for one agent: evaluate it when it is due, advance its alarm, and report changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ When = Literal["step", "time", "end"]
 """Trigger of an evaluation: a step, elapsed time, or the end of an episode."""
 
 PAUSE: Final = 1.0
-"""Minimum time, in seconds (ticks), between two revisions of a firing alarm that new verdicts cause."""
+"""Minimum seconds (ticks) between two revisions that new verdicts cause for one firing alarm."""
 
 
 class _VerdictPath(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ class FormulaMonitor:
                 assert_never(when)
 
     def mark_answered(self, now: Instant) -> None:
-        """Start counting towards the next evaluation, whether this one gave a verdict or not."""
+        """Start counting towards the next evaluation, even if this evaluation gave no verdict."""
         self.steps, self.answered_at = 0, now.ticks
 
     def skip(self, now: Instant) -> Iterator[Notice]:

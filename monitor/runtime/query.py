@@ -262,7 +262,7 @@ def prepare(
     window: int,
     known: Collection[str] = (),
 ) -> list[Query]:
-    """Return the formulas to monitor, checked and with built tables. A bare text gets the name `formula_<n>`.
+    """Check the formulas to monitor, build their tables, and return them. A bare text gets the name `formula_<n>`.
 
     `known`: policies that an agent can report; only their takeovers are judged. A `Query` is not checked again, because
     `read_query` made it for the same vocabulary and `window`.
@@ -302,7 +302,7 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
 
 
 def query_notes(queries: Sequence[Query]) -> list[str]:
-    """Return notes for the user: formulas whose comparison looks reversed, and formulas with expensive decisions."""
+    """Return notes for the user on formulas whose comparison looks reversed, or whose decisions are expensive."""
     watched = (
         FormulaUse(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
         for query in queries
@@ -317,7 +317,7 @@ def query_notes(queries: Sequence[Query]) -> list[str]:
 
 
 def _takeover_goal(query: Query, engines: AnyEngines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
-    """Return the goal that judges takeovers, with built tables, or the reason why there is none."""
+    """Build the tables of the goal that judges takeovers, and return it, or the reason why there is none."""
     by = takeover_goal(query.formula, sampled=sampled)
     if isinstance(by, str):
         return by

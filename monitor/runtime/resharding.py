@@ -25,7 +25,7 @@ class MonitorParts(msgspec.Struct, frozen=True):
 
 
 def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
-    """Return the state of one monitor of all agents, with the formulas and the identity of the first monitor.
+    """Return the state of one monitor with all agents, and with the formulas and the identity of the first monitor.
 
     The clocks of the monitors must agree (`later`), and no agent may be in two of them.
     """

@@ -14,7 +14,7 @@ Evidence re-derives them like the quantities of any verdict. The goals come from
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
 A takeover is judged only when the whole horizon has passed or the episode has terminated, even if the goal is decided
-before, because the decision to count a takeover must not depend on its outcome. For the same reason, no takeover is
+earlier, because the decision to count a takeover must not depend on its outcome. For the same reason, no takeover is
 judged on a path that cannot hold the whole horizon. A takeover that cannot be judged is `undecided`.
 """
 
@@ -154,7 +154,7 @@ class Takeovers:
         self.followed.append(Takeover(step.episode, step.seq, step.time))
 
     def advance(self, path: SlidingPath, engines: AnyEngines, *, ended: bool = False) -> list[TakenOver]:
-        """Judge the takeovers whose horizon has passed with the path's last pair; with `ended`, all of them."""
+        """Judge the takeovers whose horizon is over at the path's last pair; with `ended`, judge all takeovers."""
         if not self.followed:
             return []
         last = path.last

@@ -94,7 +94,7 @@ class ParquetRecording:
 
     Attributes:
         path: the folder.
-        header: who recorded.
+        header: identity of the recorded sidecar.
         steps: topic of the steps.
         buckets: number of buckets.
         parts: files of complete parts, by first event and bucket.

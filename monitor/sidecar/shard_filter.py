@@ -16,7 +16,7 @@ TOPICS: Final = 4096
 
 
 class ShardFilter:
-    """Decides by the topic whether a message is for this monitor. Without a configured shard, all messages are.
+    """Decides by the topic whether a message is for this monitor. If no shard is configured, all messages are for it.
 
     A message whose topic has no valid agent's name is for shard 0, so that only one shard reports it.
     """

@@ -76,7 +76,7 @@ class ModelAdapter(Adapter):
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
         """Return whether a state and an action, as sent, are a pair of the model and possible after `pair`.
 
-        Return False as well if they are not the model's numbers. Then `entry` decides.
+        Return False also if they are not numbers of the model; then `entry` decides.
         """
         if type(state) is not int or type(action) is not int or not self._by_index:
             return False

@@ -49,7 +49,7 @@ class PastEpisodes:
 
     Attributes:
         horizon: latest time of a forgotten episode, in seconds since the epoch; -inf if none is forgotten. A step of an
-            unknown episode may belong to a forgotten episode if it is not later than this time.
+            unknown episode that is not later than this time may belong to a forgotten episode.
     """
 
     def __init__(self) -> None:

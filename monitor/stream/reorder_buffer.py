@@ -173,7 +173,7 @@ class ReorderBuffer:
         return "conflict"
 
     def possibly_seen(self, entry: BufferedMessage) -> bool:
-        """Return whether the step may belong to a forgotten episode, because it is not newer than all of these."""
+        """Return whether the step may belong to a forgotten episode: it is not newer than the newest of these."""
         return entry.time <= self.past.horizon
 
     def release(self, ticks: float) -> Iterator[Released]:
@@ -235,7 +235,7 @@ class ReorderBuffer:
         return deadline is not None and ticks >= deadline
 
     def _oldest(self) -> tuple[BufferedMessage | None, BufferedMessage | None]:
-        """Return the longest held entry of the open episode, and the longest held entry of all other episodes."""
+        """Return the first entry held for the open episode, and the first entry held for any other episode."""
         entries = self.held.values()
         if self.episode is None:
             return None, next(iter(entries), None)
@@ -260,7 +260,7 @@ class ReorderBuffer:
             yield from self._close(terminated=entry.terminated)
 
     def _give_up(self) -> Iterator[Released]:
-        """Stop waiting for the oldest missing seqs or end of the open episode, or for the start of the next episode."""
+        """Stop waiting for the open episode (its oldest missing seqs or its end) or for the start of the next one."""
         own, other = self._oldest()
         if own is not None:
             yield from self._pass_over(own.episode)

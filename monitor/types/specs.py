@@ -50,7 +50,7 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     when: AlarmWhen | None = None
     """The bad answer. If absent: `regret` for `regret(...)`, else `fails`. `unavoidable` also fires on regret."""
     step: Annotated[float, Meta(ge=0)] = 0.05
-    """While the alarm fires, a new revision is published if the value differs by more than this from the last one."""
+    """While the alarm fires, a change of the published value by more than this makes a new revision."""
     only_if: AlarmOnlyIf | None = None
     """If `robust`, a bad verdict counts only if no model in its widest band changes it; any other bad verdict is
     ignored. Needs `causal_model` `any` or `stable`.

@@ -105,8 +105,8 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     otherwise."""
     rests_on: RestsOn | None = None
     """On a learned model: recordings on which the value rests; for a difference of two worlds, those of the first
-    world. In a world with numbers, a missed goal and `handover(...)` have the recordings behind the value of handing
-    over now. Left out otherwise.
+    world. In a world with numbers: for `handover(...)`, and if the goal is missed, recordings behind the value of
+    handing over now. Left out otherwise.
     """
 
 

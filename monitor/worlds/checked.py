@@ -36,7 +36,7 @@ class CheckedWorld:
     """A `World` in the form that the engines use. Raises ModelError if its description is incomplete or malformed.
 
     If a result of the user's code breaks the contract, ModelError names the call. `abduce` raises PathError instead,
-    because there the path may be wrong too.
+    because the cause may also be a wrong path.
     """
 
     def __init__(self, world: World, content: bytes = b"") -> None:

@@ -59,8 +59,8 @@ def names_listed(given: object, what: str, least: int = 1) -> tuple[str, ...]:
 def features_driven(given: object, features: Sequence[Feature], noise: int) -> tuple[int, ...] | None:
     """Return, for each number of the noise, the number of the feature that it drives; None if `given` is None.
 
-    `given`: names or numbers of features. Raises ModelError unless it has one known feature for each of the `noise`
-    numbers.
+    `given`: names or numbers of features. Raises ModelError unless there is one known feature for each of the
+    `noise` numbers.
     """
     if given is None:
         return None

@@ -33,7 +33,8 @@ class GymnasiumWorld(SimulatorWorld):
     """Base class of a `World` that is a Gymnasium environment. A subclass has `make`, the description and the labels.
 
     When the world is made, the environment is compared with itself: it runs for 1,000 random steps; then it is set to
-    each visited state and stepped once. Everything except state and random numbers is as after `reset(seed=0)`.
+    each visited state and stepped once. At each step of the world, everything except state and random numbers is as
+    after `reset(seed=0)`.
 
     Raises:
         ModelError: actions are not discrete, or their number differs from the names; the state cannot be read or set;

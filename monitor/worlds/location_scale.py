@@ -214,7 +214,7 @@ class LocationScale:
         return self._conditions[label](x)
 
     def _fit(self, pinned: File, described: WorldManifest, content: Callable[[File], bytes]) -> LocationScale:
-        """Return the world of a fit's manifest. The files are in the folder of this manifest."""
+        """Return the world of a fit's manifest. The fit's files are in the same folder as its manifest."""
         folder, where = PurePosixPath(pinned.file).parent, f"{self._where}, {pinned.file}"
         manifest = read_manifest(content(pinned), where)
         if manifest.fits or manifest.recorded_inputs or manifest.reward:

@@ -200,7 +200,7 @@ class WorldManifest(_Strict):
 
 
 def read_manifest(content: bytes, where: str) -> WorldManifest:
-    """Read the manifest in the bytes of a YAML file, which messages call `where`. Raises ModelError in one line."""
+    """Read the manifest in the bytes of a YAML file. Raises ModelError with one line, which calls the file `where`."""
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
         return WorldManifest.model_validate(given)

@@ -41,7 +41,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Alternative:
-    """The same quantity under the other policy. `name`: a policy, `do(action)` or `model:name`."""
+    """The formula's value under the other policy. `name`: a policy, `do(action)` or `model:name`."""
 
     name: str
     value: float | None
@@ -50,7 +50,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Offset:
-    """Both values for a takeover `offset` steps ago; 0 is now."""
+    """The nominal and the alternative value for a takeover `offset` steps ago; 0 is now."""
 
     offset: int
     nominal: float | None

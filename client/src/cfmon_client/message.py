@@ -147,7 +147,7 @@ def _plain_or_error(value: object) -> object:
 
 
 def plain(value: object) -> object:
-    """Return an array or scalar (NumPy, torch, ...) as plain lists or numbers, and a subclass of a plain type as it."""
+    """Return arrays and scalars (NumPy, torch, ...) as lists and numbers, and other numbers and texts as plain ones."""
     tolist = getattr(value, "tolist", None)
     if callable(tolist):
         value = tolist()

@@ -72,7 +72,7 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:  # noqa: ANN401 - of any environment
-        """Publish the step, and execute it."""
+        """Publish the step, and execute the action."""
         self._trail.act(action)
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._trail.arrive(observation, reward, info, terminated=bool(terminated), truncated=bool(truncated))

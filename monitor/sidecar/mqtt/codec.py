@@ -171,7 +171,7 @@ class Codec:
         return data[dropped:]
 
     def greeting(self, content: bytes) -> Greeting:
-        """Return the content of CONNACK."""
+        """Decode the content of CONNACK."""
         demand(len(content) >= 2)
         code = _OLD_CODES.get(content[1], content[1])
         old = len(content) == 2
@@ -189,7 +189,7 @@ class Codec:
         )
 
     def answer(self, packet: Packet) -> BrokerReply:
-        """Return the content of PUBACK, SUBACK or DISCONNECT."""
+        """Decode the content of PUBACK, SUBACK or DISCONNECT."""
         kind, content = packet
         given: Properties = {}
         at, codes = 0 if kind == GOODBYE else 2, b""

@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._pass_on)
 
     async def close(self, patience: float) -> None:
-        """Disconnect in order, so that the last will is not sent; abort after `patience` seconds.
+        """Disconnect properly, so that the last will is not sent; abort after `patience` seconds.
 
         Messages that the broker sends meanwhile are not taken. The broker sends them again on the next connection.
         """
@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pass_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Record the end of the connection. asyncio calls this when the connection is lost or closed."""
         self._end(self._dial.explain(exc or ConnectionAbortedError("the broker closed the connection")))
         self.abort()
 

@@ -50,7 +50,7 @@ GOODBYE: Final = 1.5
 
 
 class BrokerLink:
-    """Connection to the broker, renewed when lost.
+    """Keeps a connection to the broker, and renews it when it is lost.
 
     `changed(up)` is called on the loop when the connection is made and when it is lost.
     """
@@ -93,7 +93,7 @@ class BrokerLink:
             self._connection.acknowledge(current)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Stay connected until `stop`, then disconnect in order."""
+        """Stay connected until `stop`, then disconnect properly."""
         failures = 0
         while not stop.is_set():
             try:

@@ -89,12 +89,12 @@ class AlertPublisher:
         return publication
 
     def refresh(self, news: Refreshed) -> None:
-        """Note the newest verdict on a firing alarm. The next heartbeat publishes it."""
+        """Record the newest verdict on a firing alarm. The next heartbeat publishes it."""
         firing, formula = self._published[news.judged.agent].firing, news.judged.formula
         firing[formula] = msgspec.structs.replace(firing[formula], news=news)
 
     def see(self, notice: Blind) -> None:
-        """Note which formulas are blind."""
+        """Record which formulas are blind."""
         blind = self._published.setdefault(notice.agent, Published()).blind
         if notice.reason is None:
             blind.pop(notice.formula, None)
@@ -123,7 +123,7 @@ class AlertPublisher:
         ]
 
     def repeat(self, sent: float) -> list[Publication]:
-        """Return the alerts of all firing alarms again."""
+        """Return the alerts of all firing alarms, to be published again."""
         return [self._publication(firing, sent) for firing in self.alarms()]
 
     def retained(self, sent: float | None = None) -> Iterator[Publication]:

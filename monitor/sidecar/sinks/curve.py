@@ -1,6 +1,6 @@
 """Time series of bounded size.
 
-The newest points are unchanged; older points are merged in pairs, to the worse value.
+The newest points are unchanged. Older points are merged in pairs, and each pair keeps the worse value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Curve:
         self._columns = (array("d"), array("d"), array("d"))
 
     def add(self, when: float, own: float | None, alternative: float | None) -> None:
-        """Add a point; None: no value (hole). Consecutive holes are one."""
+        """Add a point; None: no value (hole). Consecutive holes count as one."""
         times, values, others = self._columns
         if own is None and alternative is None and times and math.isnan(values[-1]) and math.isnan(others[-1]):
             return

@@ -274,7 +274,7 @@ class Metrics:
         self._on.show_calibration(notice.formula, counts)
 
     def _admit(self, agent: str) -> bool:
-        """Return whether series of this agent may exist. On its first message, create them with every alarm clear."""
+        """Return whether series of this agent may exist. If they are missing, create them, with every alarm clear."""
         if agent in self._agents:
             return True
         if not agent or len(self._agents) >= self._limit:

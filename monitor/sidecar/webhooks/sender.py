@@ -77,8 +77,8 @@ class _Queue:
 
     `due`: ticks from which the first post may be tried. `failures`: number of consecutive failed attempts. `tried`: the
     post of the last attempt. The next four are about this post. `refusals`: number of consecutive refusals. `content`:
-    number of consecutive refusals of its content. `proofs`: number of repeated failures since whose previous failure
-    another post was accepted. `since`: ticks of the first failure that counts in `proofs`, or else of the first
+    number of consecutive refusals of its content. `proofs`: number of times that another post was accepted between two
+    failures of this post. `since`: ticks of the failure at which `proofs` became 1; while it is 0, of the first
     failure. `seen`: number of accepted posts, of all agents, at the last failure.
     """
 
@@ -269,7 +269,7 @@ class Sender:
         return await post(endpoint.target, publication.payload, headers, seconds=seconds, context=endpoint.context)
 
     def _delivered(self, queue: _Queue, number: int) -> None:
-        """Note that a post was accepted. Failures that concerned all posts are therefore over."""
+        """Record that a post was accepted. Failures that concerned all posts are therefore over."""
         self._accepted += 1
         self._done(number, "delivered")
         if len(self._failing) > 1:
