@@ -48,7 +48,7 @@ class TakeoverEvidence(msgspec.Struct, frozen=True):
     policy: str
     """The policy that took over."""
     outcome: TakeoverOutcome
-    """Judgement of the takeover: `needed`, `needless`, `harmful` or `futile`."""
+    """Judgement of the takeover: whether the goal needed it."""
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -50,7 +50,9 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     when: AlarmWhen | None = None
     """The bad answer. If absent: `regret` for `regret(...)`, else `fails`. `unavoidable` also fires on regret."""
     step: Annotated[float, Meta(ge=0)] = 0.05
-    """While the alarm fires, a change of the published value by more than this makes a new revision."""
+    """While the alarm fires, a new revision is published when the value differs from the last published value by more
+    than this.
+    """
     only_if: AlarmOnlyIf | None = None
     """If `robust`, a bad verdict counts only if no model in its widest band changes it; any other bad verdict is
     ignored. Needs `causal_model` `any` or `stable`.
@@ -168,7 +170,7 @@ class StreamSettings(msgspec.Struct, frozen=True):
     """Maximum time that later steps wait for a missing step."""
     stale_after: float = 5.0
     """Silence in an episode after which an agent's formulas are marked `stale`; also how long a step may wait to be
-    evaluated before they are marked `deadline`.
+    evaluated before the formulas are marked `deadline`.
     """
     idle_after: float = 900.0
     """Silence between episodes after which an agent's formulas are marked `idle`: the agent has finished or failed."""
