@@ -173,7 +173,7 @@ class Advice:
         return own, given, bound
 
     def _not_shown(self, test: Test) -> bool:
-        """Return whether it depends on rarely or never recorded pairs that handing over now suffices."""
+        """Return whether rarely or never recorded pairs decide whether handing over now suffices."""
         if in_doubt(self._parsed, self._verdict) and self._verdict.latest_useful != 0:
             return True
         return len({test.holds(value) for value in self._open_now(1) or ()}) > 1

@@ -81,7 +81,7 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 
 def _parts(goal: Goal) -> int:
-    """Return the number of obligations of a goal's measure, with factors for takeovers that end and for decisions."""
+    """Return the number of obligations of a goal's measure, times factors for takeovers that end and for decisions."""
     parts = _size(goal.measure)
     changes = goal.world.change, goal.world.baseline or NOMINAL
     lasting = max(max(change.steps or 0, change.limit or 0) for change in changes)

@@ -268,7 +268,7 @@ class AgentMonitor:
         match event:
             case Step():
                 if before is None or before.action is None:
-                    self._impossible = was_impossible  # no transition; the first one after the break follows
+                    self._impossible = was_impossible  # no transition; keep the flag for the next step
                 elif not was_impossible:
                     trust = self._model_trust
                     assert trust is not None, "it made the test"

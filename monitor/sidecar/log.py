@@ -17,7 +17,7 @@ PAUSE: Final = 60.0
 """Seconds between two warnings of the same kind."""
 
 MAX_KINDS: Final = 10_000
-"""Maximum number of stored kinds. When it is reached, expired kinds are removed."""
+"""When this number of kinds is stored, expired kinds are removed."""
 
 
 class RateLimitedLog:

@@ -336,7 +336,7 @@ class Session:
                 self._emit(End(released.episode, terminated=released.terminated))
                 self.previous = None
                 if self._adapter.acting(self.policy) not in {None, "nominal"}:
-                    self.policy = None  # the takeover is over; but an unknown policy stays known as such
+                    self.policy = None  # a takeover ends with its episode; an unknown policy still blinds the agent
                 return ()
             case Discarded(entry=entry):
                 detail = f"seq {entry.seq} of episode {entry.episode!r} is after the end of the episode"
