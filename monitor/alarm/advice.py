@@ -51,7 +51,7 @@ class Advice:
         return f"{capital(doing)} {'helped' if helped else 'did not suffice'} then ({given})"
 
     def _useless(self, change: InterventionRef, test: Test, *, contradicted: bool) -> str:
-        """Return the advice if handing over is not needed or not enough. A `contradicted` model cannot show either."""
+        """Return the advice if handing over is not needed or not enough. A `contradicted` model can show neither."""
         short = noun(self._subject.short(change))
         (own, given, bound), doing = self._now(), DOING[change.kind].format(short)
         if needless(self._parsed, self._verdict):
@@ -103,7 +103,7 @@ class Advice:
         return f"{DO[change.kind].format(short)} now"
 
     def without(self, blind: BlindReason | None) -> str:
-        """Return the value of carrying on, unless handing over is known to be better or another sentence has it."""
+        """Return the value of carrying on, unless handing over is known to be better or another sentence gives it."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
                 if not advises(blind) or test.holds(own):
@@ -145,7 +145,7 @@ class Advice:
     def then(self, counterfactual: str) -> str:
         """Return the value of handing over at the step at which the alarm fired.
 
-        `counterfactual`: the preceding sentence, which names the intervention unless it is empty.
+        `counterfactual`: the preceding sentence. If it is not empty, it names the intervention.
         """
         match self._handover, self._verdict.profile.get(0):
             case (change, _, _), (float(), float()):
@@ -174,7 +174,7 @@ class Advice:
         return own, given, bound
 
     def _not_shown(self, test: Test) -> bool:
-        """Return whether rarely or never recorded pairs decide if handing over now suffices."""
+        """Return whether rarely or never recorded pairs decide whether handing over now suffices."""
         if in_doubt(self._parsed, self._verdict) and self._verdict.latest_useful != 0:
             return True
         return len({test.holds(value) for value in self._open_now(1) or ()}) > 1
@@ -208,7 +208,7 @@ def _advised(parsed: Formula, verdict: Verdict) -> tuple[InterventionRef, Test, 
 
 def _misses(test: Test, bound: str) -> str:
     """Return the words for a value that is not on the required side of the bound."""
-    strictly = f"{NEEDED[test.comparison]} " if test.comparison in ("<", ">") else ""  # the value may be the bound
+    strictly = f"{NEEDED[test.comparison]} " if test.comparison in ("<", ">") else ""  # the value may equal the bound
     return f"too {'little' if test.comparison in ('>=', '>') else 'much'} for {strictly}{bound}"
 
 

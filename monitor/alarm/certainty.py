@@ -36,7 +36,7 @@ class Certainty:
         self._brevity, self._places = subject.brevity, places
 
     def sure(self, blind: BlindReason | None) -> str:
-        """Return a sentence on how certain the answer is, and if much of it was hardly recorded; empty while blind."""
+        """Return a sentence on how certain the answer is, with a note on hardly recorded pairs; empty while blind."""
         sure = self._sure(blind)
         return sure and sure + self._hardly()
 
@@ -126,7 +126,7 @@ class Certainty:
         return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
 
     def believed(self) -> list[str]:
-        """Return the belief about labels and named states if states are hidden, and how often nothing was observed."""
+        """Return the belief about hidden states, as labels and names, and how many steps had no observation."""
         verdict = self._verdict
         if verdict.likely is None:
             return []
@@ -148,7 +148,7 @@ class Certainty:
                 return NOMINAL, None
 
     def _hardly(self) -> str:
-        """Return a note if much of another policy's value was hardly recorded and no other sentence says so."""
+        """Return a note if another policy's value rests on hardly recorded pairs and no other sentence says so."""
         change, basis = self._basis()
         unknown = is_open(given_now(self._parsed, self._verdict)) or any(
             is_open(each.extremes) for each in self._verdict.quantities
@@ -161,7 +161,7 @@ class Certainty:
         return f"; {amount}{self._subject.named(change)} {recorded}"
 
     def _leaves_much_open(self, band: tuple[float, float]) -> bool:
-        """Return whether the credible band of the agent's probability, or effect on a probability, is too wide."""
+        """Return whether the credible band of the agent's probability, or of an effect on it, is too wide."""
         goal = next(iter(quantity_goals(self._parsed)), None)
         return goal is not None and band[1] - band[0] > TOO_WIDE * _span(goal)
 
@@ -178,7 +178,7 @@ class Certainty:
     def _confidence(self) -> str:
         """Return the confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.
 
-        *Unavoidable* has two error rates: one if the agent meets the goal, another if the alternative does.
+        *Unavoidable* has two error rates: it is wrong if the agent meets the goal, or if the alternative does.
         """
         verdict = self._verdict
         if verdict.drawn is None or verdict.value is not None:

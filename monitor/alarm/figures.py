@@ -127,7 +127,9 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
 
 
 def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
-    """Return the least and the greatest value of handing over now over all unrecorded pairs; None if all are recorded.
+    """Return the least and the greatest value of handing over now, whatever unrecorded pairs lead to.
+
+    None if all pairs are recorded.
 
     In a world with numbers, nothing is sampled at the extremes. The extremes are then the value minus and plus the
     fraction of the alternative's samples that leave the recorded range. For a reward they are `ANY`, because such
@@ -145,7 +147,7 @@ def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
 
 
 def extrapolates(quantity: Quantity) -> bool:
-    """Return whether a value in a world with numbers leaves the recorded range, so that it may be wrong unnoticed."""
+    """Return whether a value in a world with numbers depends on unrecorded steps, so that it may be wrong unnoticed."""
     basis = quantity.rests_on
     return basis is not None and basis.rare is None and basis.never >= MATTERS
 
@@ -175,8 +177,8 @@ def needless(formula: Formula, verdict: Verdict) -> bool:
 def in_doubt(formula: Formula, verdict: Verdict) -> bool:
     """Return whether a learned model is unreliable when it says that handing over now is useless.
 
-    By the estimate, carrying on meets the goal or handing over does not, but the credible band does not exclude the
-    opposite, or there is other evidence against the model.
+    Its estimate is then that carrying on meets the goal, or that handing over misses it. It is unreliable if the
+    credible band does not exclude the opposite, or if there is a reason to doubt the model (`bands.doubt`).
     """
     test = _test(formula)
     if test is None or verdict.bands is None or 0 not in verdict.profile:
@@ -214,9 +216,9 @@ def advised_change(formula: Formula) -> InterventionRef | None:
     """Return the policy or action to which a formula suggests to hand over, or the decisions that it suggests.
 
     It is the intervention of `regret`, of `handover`, or of the effect of handing over now; None for every other
-    formula. From now on, the best decisions are the decisions of the optimal policy, so `best` is advice too. `best[k]`
-    and `best[<=k]` are no advice, because they do not say what to do now and later. `max` and `min` are no advice
-    either, because their direction may differ from the goal's.
+    formula. No later noise is known, so from now on the best decisions are those of the optimal policy: `best` is
+    advice too. `best[k]` and `best[<=k]` are no advice, because they do not say what to do now and later. `max` and
+    `min` are no advice either, because their direction may differ from the goal's.
     """
     goal = handover_goal(formula)
     if goal is not None:
@@ -232,7 +234,7 @@ def advised_change(formula: Formula) -> InterventionRef | None:
 
 
 def fired_of(figures: Figures, judged: Judged) -> Fired:
-    """Return the part of a verdict that is kept while the alarm that it fired lasts."""
+    """Return the figures of the verdict that fires an alarm; they are kept until the alarm closes."""
     return Fired(judged.verdict.outcome, figures.value, figures.alternative, judged.seq, judged.time)
 
 

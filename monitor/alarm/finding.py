@@ -100,7 +100,7 @@ class Finding:
         return [(quantity.value, quantity.extremes) for quantity in quantities] + bound
 
     def _disagree(self) -> bool:
-        """Return whether causal models disagree. On a learned model, `Certainty.learned` reports it."""
+        """Return whether causal models disagree; False with a guaranteed band, which `Certainty.learned` reports."""
         verdict = self._verdict
         unknown = any(quantity.holds is None and quantity.extremes is not None for quantity in verdict.quantities)
         return verdict.robust is False and verdict.guaranteed is None and not unknown
@@ -124,7 +124,7 @@ class Finding:
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
 
     def _unrecorded(self, number: int) -> str:
-        """Return a note if a quantity is known only as an interval or extrapolates, with the reason."""
+        """Return a note, with the reason, if a quantity is known only as an interval or extrapolates."""
         quantity = self._verdict.quantities[number]
         open_ = is_open(quantity.extremes) or extrapolates(quantity)
         return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""

@@ -2,8 +2,9 @@
 
 An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Each verdict is assessed first:
 
-- `bad`: the trigger (`fails` or `holds`, set by `alarm.when`; regret; with `when: unavoidable` also unavoidable). `for`
-  bad verdicts, without a good verdict in between, fire the alarm;
+- `bad`: the trigger. For a plain formula it is `fails` or `holds`, as set by `alarm.when`. For `regret(...)` it is
+  regret, and with `when: unavoidable` also unavoidable. `for` bad verdicts, without a good verdict in between, fire the
+  alarm;
 - `missed`: the goal is missed, but this is not the trigger: the outcome is unavoidable, or the alternative is unknown.
   A firing alarm keeps firing, and its count of good verdicts restarts. But a missed verdict does not start an alarm and
   does not change the count of a pending one;
@@ -12,8 +13,8 @@ An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Eac
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
 The outcome of unrecorded pairs is unknown, and unknown is never good. If unrecorded pairs decide the answer, a plain
-formula is assessed as if its answer were bad, and `regret` as if the agent missed its goal. But no alarm fires because
-an alternative is unknown: `regret` is then `missed`, and an effect is neutral.
+formula is assessed as if its answer were bad, and `regret` as if the agent missed its goal. But an unknown alternative
+fires no alarm: `regret` is then `missed`, and an effect is neutral.
 
 Definitions: docs/semantics.md, sections 10.1 and 10.2.
 
@@ -46,9 +47,9 @@ class Alarm(msgspec.Struct, frozen=True):
 
     `run`: number of counted bad verdicts while pending, of good verdicts while firing, else 0. `first_seq`, `since`:
     step and time (seconds since the epoch) of the first counted bad verdict; None while clear. `revision`: number of
-    alerts published in this episode. The next alarm of the episode does not reset `revision`: if an agent restarts
-    under the same episode, an alarm may get the same `first_seq` and therefore the same id, but (id, revision) must be
-    new.
+    alerts published in this episode. The next alarm of the episode does not reset `revision`. If an agent restarts
+    under the same episode, two alarms may have the same `first_seq` and therefore the same id. Even then no (id,
+    revision) is used twice.
     """
 
     state: Place = "clear"
@@ -114,7 +115,7 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
         ("firing", "removed", False): Transition("clear", "reset", "removed", "the formula is gone"),
     }
 )
-"""(state, event, whether this verdict completes the count) -> transition. The flag is True only if it matters."""
+"""(state, event, whether this verdict completes a count) -> transition. An event that completes no count has False."""
 
 IDLE: Final = frozenset(event for (place, event, _), row in TABLE.items() if place == "clear" and row == NOTHING)
 """Events that never change a clear alarm, so that the table need not be read."""

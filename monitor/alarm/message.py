@@ -1,4 +1,4 @@
-"""Alert as published: its id and the JSON document on `cfmon/alerts/<agent>/<formula>`."""
+"""The published form of an alert: its id, and the JSON document on `cfmon/alerts/<agent>/<formula>`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Identity(msgspec.Struct, frozen=True, dict=True):
 def identity_of(
     model: AnyModel, policies: Mapping[str, PolicyTable | WorldPolicy | Reader], models: Mapping[str, AnyModel]
 ) -> Identity:
-    """Return the identity of models and policies given as values and not as files, with digests of their contents."""
+    """Return the identity of models and policies that are given as values, not files, by digests of their contents."""
     digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
     others = {name: sha256_of(other) for name, other in models.items()}
     return Identity(
@@ -144,7 +144,7 @@ class EvidenceLink(msgspec.Struct, frozen=True):
 
 
 class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Own and alternative value for a takeover at one offset, both from the intervention state at this offset."""
+    """The agent's own value and the alternative's value at one offset, both from the state at this offset on."""
 
     offset: int
     """Number of steps before the newest step; 0 is now."""
@@ -272,7 +272,7 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     """The step of the newest verdict."""
     time: str | None
-    """Time of the newest change: the time of its step, or of a change of blindness."""
+    """Time of the newest change of the alarm: of the step that changed it, or of a change of blindness."""
     time_unix: float | None
     """The value of `time` in seconds since the epoch."""
     since: str | None

@@ -21,7 +21,7 @@ from monitor.types.verdicts import Avoidable, Changes, Recourse
 
 
 class StepSentence(NamedTuple):
-    """A sentence that names a step, in two parts.
+    """A sentence that names a step, as the texts before and after the step's number.
 
     `offset`: number of steps from the named step to the verdict's step; None if no step is named.
 
@@ -72,7 +72,7 @@ class AlertRecourse(msgspec.Struct, frozen=True):
 
     avoidable: Avoidable | None
     """`foresight`: the best policy without hindsight would have met the goal. `hindsight`: only the best decisions in
-    hindsight would have met it. `no`: no decisions would have met it. `null`: unknown, for the `reason`."""
+    hindsight would have met it. `no`: no decisions would have met it. `null`: unknown; see `reason`."""
     robust: bool | None
     """True if no causal model of the requested class changes `avoidable`; `null` if no class was requested, or if
     unknown."""
@@ -163,7 +163,7 @@ def instead(changes: Changes, in_words: Callable[[str, int], str]) -> str:
 
 
 def _could(recourse: Recourse, test: Test, *, hindsight: bool) -> tuple[str, str]:
-    """Return whether the goal could have been met, with the values: the words before and after the starting time."""
+    """Return the words on whether the goal could have been met: those before and those after the starting time."""
     assert recourse.best is not None
     assert recourse.optimal is not None
     unsure = "; other causal models may disagree" if recourse.robust is False else ""

@@ -1,4 +1,4 @@
-"""The subject of a sentence: a quantity in words, and the step from which it is counted."""
+"""Words for the subject of a sentence: a quantity and the step from which it is counted."""
 
 from __future__ import annotations
 

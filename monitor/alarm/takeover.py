@@ -1,4 +1,4 @@
-"""Judgement of a takeover: the formula behind it, its outcome, and a sentence about it.
+"""How a takeover is judged: by which formula, with which outcomes, and in which words.
 
 The formula is a conjunction of two goals, both from the takeover's first step on. The first is the goal on the actual
 path. The second is the goal under the deployed policy (docs/semantics.md, section 8.5).

@@ -1,6 +1,6 @@
 """Cache of values computed from a verdict, while agents on the same path share the verdict.
 
-Most alerts of a fleet are about a verdict that another agent got before (`runtime/shared_verdicts.py`). The common
+Most alerts of a fleet are about a verdict that another agent shares (`runtime/shared_verdicts.py`). The common
 parts of alerts on one verdict are computed once: figures, sentences, and the bytes of the evidence.
 """
 

@@ -17,7 +17,7 @@ _COLUMNS: Final = ("kind", "agent", "episode", "seq", "number_of")
 
 @dataclass
 class Gaps:
-    """What recordings lack.
+    """Gaps in recordings.
 
     Attributes:
         agents: number of agents.
@@ -83,7 +83,7 @@ def _compare(
     *,
     first: bool,
 ) -> dict[tuple[str, str], int]:
-    """Count missing steps; return the newest sequence number of each episode, including earlier episodes."""
+    """Count missing steps; return the newest seq of each episode: of the day, and the last of each silent agent."""
     for (agent, episode), (least, most, distinct) in episodes.items():
         before = newest.get((agent, episode))
         lacking = most - least + 1 - distinct

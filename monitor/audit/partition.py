@@ -1,6 +1,6 @@
 """Evaluate one partition of an audit, a bucket's events of one day, with the code of `run`.
 
-The evaluation begins with the state after the bucket's day before.
+The evaluation begins with the state that the bucket had after the previous day.
 
 As in a shard, the monitor of a bucket sees only the bucket's agents. Evaluations and changes of the connection concern
 every bucket. Heartbeats are left out, because they only repeat messages.

@@ -1,4 +1,4 @@
-"""Plan of an audit: partitions (each a bucket of agents on one date), and the inputs on which each depends."""
+"""Plan an audit: its partitions (each is a bucket of agents on one date), and the inputs of each partition."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Day:
 class Partition:
     """One bucket (`ALL`: all agents, in the order of one process) on one day.
 
-    `key`: digest of all inputs of its result. `folder`: folder of the result. `previous`: folder of the same bucket on
-    the day before. The partition continues with the state in this folder; None if it begins anew. `files`: (first
-    event, bucket, path).
+    `key`: digest of all inputs of its result. `folder`: folder of the result. `previous`: result folder of the
+    bucket's previous day, with the state from which the partition continues; None if it begins anew. `files`: the
+    recording's files to read, as (first event, bucket, path).
     """
 
     config: str
@@ -92,7 +92,8 @@ def opened(paths: Sequence[Path], loaded: Loaded) -> list[ParquetRecording]:
 def days_of(recordings: Sequence[ParquetRecording], loaded: Loaded) -> list[Day]:
     """Return the days of all recordings, in order.
 
-    A recording continues the recording before as a restarted monitor does: with the stored state, if there is a store.
+    A recording continues the previous recording like a monitor that was restarted: with the stored state, if there is a
+    store.
     """
     found: list[Day] = []
     seen: dict[str, int] = {}

@@ -38,7 +38,7 @@ class Raised:
 
 @dataclass
 class Findings:
-    """What an audit found.
+    """Findings of an audit.
 
     Attributes:
         raised: alarms in order.

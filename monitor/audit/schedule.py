@@ -92,8 +92,8 @@ def _by_dask(plan: Mapping[int, Sequence[Partition]], workers: int, scheduler: s
 def _computed(partition: Partition, before: str | MonitorError | None) -> str | MonitorError:
     """Compute a partition in a worker; return its key, or a user's error.
 
-    The error is returned, because Dask would log a raised error as a bug. `before`: key or error of the day before. An
-    error ends the bucket.
+    The error is returned, because Dask would log a raised error as a bug. `before`: key or error of the previous day;
+    after an error, the rest of the bucket is not computed.
     """
     if isinstance(before, MonitorError):
         return before

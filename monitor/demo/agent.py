@@ -99,14 +99,14 @@ class SimulatedAgent:
             number += 1
 
     def _shown(self, seen: int) -> dict[str, object]:
-        """Return the part of a message that reports the agent's observation, beside the true state if it is hidden."""
+        """Return the part of a message with the agent's observation, and with the true state if states are hidden."""
         if not self.simulator.hidden:
             return {"state": seen}
         return {"observation": None if self.rng.random() < LOST else seen, "state": self.simulator.state}
 
 
 class _Rememberer:
-    """One episode of a policy that sees observations, or remembers."""
+    """One episode of a policy that sees observations or has a memory."""
 
     def __init__(self, reader: Reader, simulator: ModelEnvironment) -> None:
         self._reader, self._simulator = reader, simulator

@@ -1,4 +1,4 @@
-"""One run of `cfmon demo --takeover`: broker, monitor, agents that hand over, and agents that never hand over."""
+"""Run `cfmon demo --takeover` once, with a broker, a monitor, agents that hand over, and agents that never do."""
 
 from __future__ import annotations
 

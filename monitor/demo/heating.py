@@ -1,4 +1,4 @@
-"""The house of the scenario `heating`: a controller in a world with numbers, recorded weather, and its own noise.
+"""Simulate the house of the scenario `heating`: a world with numbers, a controller, recorded weather, and noise.
 
 The house is the same world that the monitor uses. So the demo can run the house again with the same noise under the
 other controller, and compare the result with the state that the monitor infers from the published numbers alone.
@@ -84,7 +84,7 @@ class House:
             day += 1
 
     def run_again(self, evidence: Evidence, policies: Policies, name: str, offset: int) -> tuple[Floats, Floats]:
-        """Return the inferred and the simulated state at an alarm's last step, with another policy since an offset.
+        """Return the inferred and the simulated state at an alarm's last step, with another policy from an offset on.
 
         The monitor's code infers the first state from the published numbers. The second state is simulated with the
         true noise of the house.

@@ -1,4 +1,4 @@
-"""The demo's environment: a simulator with a model's rows as true dynamics, and a sensor with its emissions."""
+"""A simulator for the demo: its true dynamics are a model's rows, and its sensor has the model's emissions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitor.model.mdp import MDP
 
 
 class ModelEnvironment:
-    """Environment that samples transitions from a model, and observations of its sensor (the state if not hidden).
+    """Environment that samples transitions and observations from a model. If states are not hidden, they are observed.
 
     Args:
         model: transition distributions; it must have an initial distribution.

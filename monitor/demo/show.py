@@ -1,4 +1,4 @@
-"""One run of the demo: broker, monitor, agent process and watcher."""
+"""Run the demo once: start the broker, the monitor, the agent process and the watcher."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def load(config: Path, folder: Path, url: str, port: int) -> Loaded:
     store = folder / "cfmon.sqlite"
     for suffix in ("", "-wal", "-shm", "-mark"):  # start afresh, because an earlier run has the same episode names
         store.with_name(store.name + suffix).unlink(missing_ok=True)
-    broker = {"CFMON_MQTT__URL": url, "CFMON_MQTT__VERSION": "3.1.1"}  # the embedded one speaks no other
+    broker = {"CFMON_MQTT__URL": url, "CFMON_MQTT__VERSION": "3.1.1"}  # the embedded broker supports no other version
     settings = {**broker, "CFMON_HTTP__LISTEN": f"127.0.0.1:{port}", "CFMON_STORE__PATH": str(store)}
     return assemble(load_config(config, settings).model_copy(update={"webhooks": {}}))
 

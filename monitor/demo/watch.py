@@ -50,7 +50,7 @@ class Seen:
     alerts: list[Message] = field(default_factory=list)
 
     def alarms(self, state: str) -> list[Message]:
-        """Return the first alert of each alarm with this state, oldest first."""
+        """Return, for each alarm, its first alert with this state; oldest first."""
         first = {alert["id"]: alert for alert in reversed(self.alerts) if alert["state"] == state}
         return list(reversed(first.values()))
 

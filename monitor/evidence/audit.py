@@ -45,7 +45,7 @@ class Audited(msgspec.Struct, frozen=True):
 
 
 def audit(documents: Iterable[Evidence]) -> list[Audited]:
-    """Return the judged takeovers among documents, grouped by formula, policy, goal and causal model, without alarms.
+    """Return the judged takeovers among documents, grouped by formula, policy, goal and causal model.
 
     The documents must have no `contradictions`. Raises FormulaError if a text is not a formula.
     """

@@ -15,7 +15,7 @@ MAX_MODEL_BYTES: Final = 1 << 30
 
 
 class Budget:
-    """The remaining bytes for objects. `trusted`: use the limit of any model, as with `--large`."""
+    """The remaining bytes for objects. `trusted` (`--large`): use the limits of trusted models, not the usual ones."""
 
     def __init__(self, *, trusted: bool = False) -> None:
         self._most = MAX_UNPACKED_BYTES if trusted else MAX_OBJECT_BYTES

@@ -1,7 +1,7 @@
 """Canonical form of data: one encoding, as msgpack, for equal values.
 
 Keys are sorted, lengths have their shortest form, and numbers are finite and of Python's own types. A value may be
-assembled from parts packed before.
+assembled from parts that were packed earlier.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def check_plain(value: object, where: str = "evidence", depth: int = 0) -> None:
 
 
 def _check_data(value: object, depth: int) -> None:
-    """Raise _UnfitError under the conditions of `check_plain`. The callers add the place."""
+    """Raise _UnfitError under the conditions of `check_plain`. Callers add the value's place in the document."""
     if type(value) is dict:
         _check_items(value.items(), ".{}", depth)
         if any(type(key) is not str for key in value):

@@ -44,9 +44,9 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 def _of_place(evidence: Evidence) -> Iterator[str]:
     """Check the positions of the path and of the first bad verdict, and that all pairs have inputs or none.
 
-    If the start was observed, the first bad verdict is not later than the path's last step, and an alarm that fires
-    with it has a single time. Otherwise the agent may have restarted under the same episode; its steps are then
-    numbered from 0 again while the alarm continues.
+    If the path begins at the observed start, the first bad verdict is not later than the path's last step; if it is of
+    this step, `since` equals `time`. These two rules do not apply to other paths, because the agent may have restarted
+    under the same episode; its steps are then numbered from 0 again while the alarm continues.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):

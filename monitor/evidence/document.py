@@ -48,7 +48,7 @@ class TakeoverEvidence(msgspec.Struct, frozen=True):
     policy: str
     """The policy that took over."""
     outcome: TakeoverOutcome
-    """Whether the goal needed the takeover."""
+    """Judgement of the takeover: whether the goal needed it."""
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -81,7 +81,7 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 
 def _parts(goal: Goal) -> int:
-    """Return the number of obligations of a goal's measure, with factors for takeovers that end and for decisions."""
+    """Return the number of obligations of a goal's measure, times factors for takeovers that end and for decisions."""
     parts = _size(goal.measure)
     changes = goal.world.change, goal.world.baseline or NOMINAL
     lasting = max(max(change.steps or 0, change.limit or 0) for change in changes)
@@ -95,7 +95,7 @@ def _size(measure: Measure) -> int:
 
 
 def _unfolded(path: Formula) -> int:
-    """Return the largest number of obligations of a path formula: one per combination of remaining intervals."""
+    """Return the largest number of obligations of a path formula: each combination of remaining intervals is one."""
     if isinstance(path, Goal):
         return _parts(path)
     length = path.high + 1 if isinstance(path, Temporal) else 1

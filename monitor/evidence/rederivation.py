@@ -37,9 +37,9 @@ Policies = Mapping[str, AnyPolicy]
 
 
 class Derived(NamedTuple):
-    """The derived verdict, and the verdict of another program that had to help.
+    """The derived verdict, and then the verdict of another program if it had to help.
 
-    `helped`: one sentence for each number that the program did not compute itself.
+    `helped`: texts on the numbers that the program did not compute itself.
     """
 
     verdicts: Sequence[Verdict]
@@ -142,7 +142,7 @@ def _band_settings(evidence: Evidence) -> BandSettings | None:
 
 
 ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
-"""The engine used on the stream: exact, or sampling again if the verdict was sampled."""
+"""The engine used on the stream. It computes exactly, or samples again if the verdict was sampled."""
 
 
 def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
@@ -201,7 +201,7 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
 
 
 def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Given:
-    """Return the evidence of an alarm on a world with numbers in the referee's form, with one sample."""
+    """Return the evidence of an alarm on a world with numbers, in the referee's form and with one sample."""
     drawn = evidence.verdict.drawn
     inputs = evidence.inputs or ((),) * len(evidence.path)
     return Given(
@@ -375,7 +375,7 @@ def _has(model: AnyModel, state: State) -> bool:
 
 
 def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
-    """Compare each recorded belief with the belief that follows from the first one, or from an observed start."""
+    """Compare each recorded belief with the belief that follows from the first belief, or from an observed start."""
     readers = {name: table for name, table in tables.items() if isinstance(table, Reader)}
     if not readers or not isinstance(model, MDP) or not evidence.inputs:
         return

@@ -1,4 +1,4 @@
-"""Verification of an evidence file: id, signature, models, policies, numbers."""
+"""Verify an evidence file: its id, signature, models, policies and numbers."""
 
 from __future__ import annotations
 

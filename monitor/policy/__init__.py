@@ -1,4 +1,4 @@
-"""Policies: tables of actions over all states, read from ONNX files with a manifest."""
+"""Policies as tables of actions over all states, read from ONNX files with a manifest."""
 
 from monitor.policy.table import PolicyTable, as_table
 

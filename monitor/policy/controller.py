@@ -1,4 +1,4 @@
-"""Policies of an agent that does not see the state, or that has a memory: their inputs, memories and actions."""
+"""Policies that do not see the state or that have a memory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ class Reader(ABC):
         """Return the memory that has these numbers."""
 
     def choices(self, seen: int) -> list[tuple[int, float]]:
-        """Return (action, probability) for each possible action after `seen`; none if they depend on the memory."""
+        """Return (action, probability) for each possible action after the observation `seen`.
+
+        The list is empty if the choice depends on a memory or on the state.
+        """
         if self.remembers or self.sees_state:
             return []
         return [(action, chance) for action, chance in enumerate(self.read(0, seen)[1].tolist()) if chance > 0.0]
@@ -127,7 +130,10 @@ class TableReader(Reader):
         return 0
 
     def blind_choice(self, model: MDP) -> Floats:
-        """Return the choice [M, S, M', A] in a state whose observation is not read yet, with the new memory M'."""
+        """Return the joint probability [M, S, M', A] of the next memory M' and the action, for memory M in state S.
+
+        The observation of the state is not read yet; it is averaged out.
+        """
         joint = np.zeros((self.memories, model.states, self.memories, model.actions))
         for state in range(model.states):
             for shown, chance in self.readings(model, state):
@@ -144,7 +150,7 @@ def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
 
 
 def as_reader(value: object, model: MDP) -> Reader:
-    """Return a checked policy, if states are hidden or the policy has a memory. Raises PolicyError."""
+    """Check a policy and return it as a `Reader`, for hidden states or policies with memory. Raises PolicyError."""
     if isinstance(value, Reader):
         return value
     if isinstance(value, Controller):
@@ -197,7 +203,7 @@ def _choices(value: object, shape: tuple[int, ...], model: MDP) -> Floats:
 
 
 def _checked(reader: TableReader, model: MDP) -> TableReader:
-    """Raise PolicyError if a policy may take an action in a state in which it is unavailable."""
+    """Return the policy. Raise PolicyError if in some state it may take an action that is unavailable there."""
     for state in range(model.states):
         missing = ~model.available(state)
         for shown, _ in reader.readings(model, state):

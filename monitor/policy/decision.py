@@ -1,4 +1,4 @@
-"""Conversion of a policy's raw output to actions: masks, ties, softmax. Pure; used for tables and by agents."""
+"""Convert a policy's raw output to actions, with masks, ties and softmax. Pure; used for tables and by agents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def chosen_actions(raw: AnyArray, manifest: Manifest | RecurrentManifest, availa
 def chosen_probabilities(
     raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints
 ) -> Floats:
-    """Return the action distribution of each state, [n, A] float64; logits by softmax.
+    """Return the action distribution of each state, [n, A] float64. Logits are converted by softmax.
 
     The arguments are those of `chosen_actions`.
     """

@@ -1,4 +1,4 @@
-"""Draft of a manifest for an ONNX file, from its metadata, and from naming conventions if they do not suffice."""
+"""Draft a manifest for an ONNX file from its metadata and, if these do not suffice, from naming conventions."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ def _chosen(outputs: list[Tensor], name: str | None, kind: OutputKind | None, mo
 
 
 def _holds_scores(tensor: Tensor, model: MDP) -> bool:
-    """Return whether a tensor may hold scores [n, A] by its type and shape."""
+    """Return whether, by its type and shape, a tensor may hold scores [n, A]."""
     _, element, shape = tensor
     floats = element in ("tensor(float)", "tensor(double)", "tensor(float16)")
     return floats and len(shape) == 2 and (not isinstance(shape[1], int) or shape[1] == model.actions)
 
 
 def _holds_actions(tensor: Tensor) -> bool:
-    """Return whether a tensor may hold the numbers of actions, [n] or [n, 1], by its type and shape."""
+    """Return whether, by its type and shape, a tensor may hold the numbers of actions, [n] or [n, 1]."""
     _, element, shape = tensor
     return element in ("tensor(int64)", "tensor(int32)") and (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1))
 
@@ -163,7 +163,7 @@ def _input_kind(given: Tensor, model: MDP, where: str) -> Literal["observation",
     if "int" in element:
         return "index"
     width = shape[1] if len(shape) == 2 else None
-    anything = not isinstance(width, int)  # a name, or nothing
+    anything = not isinstance(width, int)  # a text or None means any width
     if model.observations is not None and (anything or width == int(model.observations.shape[1])):
         return "observation"
     if anything or width == model.states:

@@ -1,4 +1,4 @@
-"""Writing of small policies as ONNX bytes (a table of scores, or a perceptron with one hidden layer) and manifests.
+"""Write small policies (a table of scores, or a perceptron with one hidden layer) as ONNX bytes, and manifests.
 
 Equal numbers give equal bytes. Writing needs the `onnx` package (the extra `export`); running a policy does not.
 """
@@ -60,7 +60,7 @@ def _model(
     result: tuple[str, int],
     weights: dict[str, Scores],
 ) -> bytes:
-    """Return a chain of operators.
+    """Return the ONNX bytes of a chain of operators.
 
     The k-th operator writes the tensor `y<k>`, and the last operator writes the output.
     """

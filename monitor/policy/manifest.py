@@ -24,7 +24,7 @@ class _Strict(BaseModel):
 
 
 def inside(file: str) -> str:
-    """Return the name of a file in the manifest's own folder. Raises ValueError for any other file."""
+    """Return `file`, a path inside the manifest's own folder. Raises ValueError for any other path."""
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
         raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
@@ -113,7 +113,7 @@ class ControllerManifest(_Strict):
     memory: Literal["shadow", "reset"] = "shadow"
     """Memory when the policy takes over: as if it had read all earlier inputs (`shadow`), or memory 0 (`reset`)."""
     sees: Literal["observation", "state"] = "observation"
-    """The policy reads the observation, or the state. If states are seen, it reads the state."""
+    """What the policy reads. On a model without hidden states it always reads the state."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
     """Name, for people."""
     description: str | None = None
@@ -144,11 +144,11 @@ class RecurrentManifest(NetworkManifest):
     states: Annotated[tuple[State, ...], Field(min_length=1, max_length=64)]
     """For a recurrent network: the tensors of its memory, such as the hidden state and the cell state of an LSTM."""
     memory: Literal["shadow", "reset"] = "shadow"
-    """For a recurrent network: its memory when it takes over is as if it had read all earlier inputs (`shadow`), or
-    zeros (`reset`).
+    """For a recurrent network: its memory when it takes over. `shadow`: the memory after reading all earlier inputs.
+    `reset`: zeros.
     """
     sees: Literal["observation", "state"] = "observation"
-    """The network reads the observation, or the state. If states are seen, it reads the state."""
+    """What the network reads. On a model without hidden states it always reads the state."""
 
 
 AnyManifest = Manifest | SightedManifest | ControllerManifest | RecurrentManifest

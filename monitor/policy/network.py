@@ -1,4 +1,4 @@
-"""A policy network in memory: onnxruntime on one thread, checked against its manifest and a model."""
+"""Run a policy network with onnxruntime on one thread, after checks against its manifest and a model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from monitor.policy.onnx_scan import refuse_unsafe
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
-"""Largest memory, in bytes, for all networks of this process, because 132 bytes of ONNX can request any amount."""
+"""Memory limit, in bytes, for all networks of this process. Without it, 132 bytes of ONNX could request any amount."""
 
 _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
-"""Largest count of input numbers in a batch, because a one-hot batch over a million states must not fill the memory."""
+"""Largest count of input numbers in a batch. Without it, one-hot inputs of a million states would fill the memory."""
 
 FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
@@ -119,8 +119,8 @@ class Network:
     def choose(self, states: AnyArray) -> Ints | Floats:
         """Return actions [n] of a greedy policy, or probabilities [n, A] of a stochastic one. Raises PolicyError.
 
-        If several inputs were recorded in some states, the result has probabilities for any policy: the mean over the
-        inputs of a state, which all have the same weight.
+        If inputs were recorded for the states, the result is probabilities even for a greedy policy: in each state, the
+        unweighted mean over its recorded inputs.
         """
         if self._inputs is None:
             return self._chosen(states, self._given(states))
@@ -149,7 +149,7 @@ class Network:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
     def _meant(self, chosen: Ints) -> Ints:
-        """Return the actions [n] that numbers mean: indices, or names if the names of actions are numbers."""
+        """Return the actions [n] for the network's numbers: indices, or names if the names of actions are numbers."""
         if self._names is None or self._names.by_index:
             return chosen
         found = {number: self._names.find(number) for number in np.unique(chosen).tolist()}
@@ -203,7 +203,7 @@ def open_session(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxrunti
     # Recent releases send model names and hashes to their vendor unless disabled before import: the policies of
     # an agent are confidential.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    import onnxruntime  # noqa: PLC0415 - slow to import; tables given as arrays do without
+    import onnxruntime  # noqa: PLC0415 - slow to import; not needed for tables given as arrays
 
     _bound_memory()
     options = onnxruntime.SessionOptions()

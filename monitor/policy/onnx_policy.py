@@ -103,7 +103,7 @@ def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) 
     network = Network(content, manifest, model, where)
     chosen = np.concatenate([network.choose(states) for states in _batches(model.states, network.batch)])
     if manifest.mode == "greedy" and chosen.ndim == 2 and bool((chosen.max(axis=1) == 1.0).all()):
-        chosen = chosen.argmax(axis=1)  # all inputs of each state agree
+        chosen = chosen.argmax(axis=1)  # in each state, all recorded inputs give the same action
     try:
         return as_table(chosen, model)
     except PolicyError as error:
@@ -167,7 +167,7 @@ def read_pinned(path: Path, name: str, sha256: str) -> bytes:
     file = path.parent / name
     try:
         inside = file.resolve().is_relative_to(path.parent.resolve())
-    except (OSError, RuntimeError) as error:  # a loop of links
+    except (OSError, RuntimeError) as error:  # symbolic links may form a loop
         raise PolicyError(f"policy {path}: cannot resolve {name} ({error})") from error
     if not inside:
         raise PolicyError(f"policy {path}: {name} is a link out of the manifest's folder")

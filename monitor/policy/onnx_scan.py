@@ -135,7 +135,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             at += length
         elif wire in (_FIXED32, _FIXED64):
             at += 4 if wire == _FIXED32 else 8
-        else:  # groups: ONNX has none
+        else:  # protobuf groups, which ONNX does not use
             raise ValueError("not a field")
     if at != len(message):
         raise ValueError("cut off")

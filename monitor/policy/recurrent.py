@@ -1,8 +1,7 @@
 """Recurrent networks as policies: ONNX files with named inputs and outputs for the memory.
 
-A memory consists of the numbers of all state tensors. Each memory that arises gets a whole number, the same for equal
-numbers, so that the rest of the package treats it like the memory of a controller. No list of memories is made
-beforehand.
+A memory consists of the numbers in all state tensors. Each new memory gets an index; equal memories have the same
+index. So the rest of the package treats it like the memory of a controller. Memories are not listed beforehand.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class RecurrentReader(Reader):
         allowed: [Z, A], the actions that are available in all states in which the value may be read.
         where: name of the file in messages.
 
-    Raises PolicyError if the file, the manifest and `shown` do not fit together, or if the network fails for a first
-    input.
+    Raises PolicyError if the file, the manifest and `shown` do not fit together, or if the network fails for some first
+    input of an episode.
     """
 
     memories = 1

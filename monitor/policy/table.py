@@ -30,7 +30,10 @@ class PolicyTable:
 
     @cached_property
     def repeats(self) -> Floats:
-        """Probability that two draws in a state agree, and the variance of an action's probability; [S, 2] float64."""
+        """For each state: the probability that two draws agree, and the variance of a drawn action's probability.
+
+        [S, 2] float64.
+        """
         assert self.probabilities is not None, "the policy is stochastic"
         squares = np.einsum("sa,sa->s", self.probabilities, self.probabilities)
         cubes = np.einsum("sa,sa,sa->s", self.probabilities, self.probabilities, self.probabilities)
@@ -59,8 +62,9 @@ def as_table(value: object, model: MDP) -> PolicyTable:
     """Return a checked policy; `value`: a table, a list of S actions, or an S x A matrix of action probabilities.
 
     Raises:
-        PolicyError: a wrong shape, an action that does not exist or is unavailable in its state (names both), a
-            probability that is negative or not finite, or a row that does not sum to 1 within `ROW_SUM_TOLERANCE`.
+        PolicyError: a wrong shape; an action that does not exist or is unavailable in its state (the message names
+            both); a probability that is negative or not finite; or a row that does not sum to 1 within
+            `ROW_SUM_TOLERANCE`.
 
     >>> model = MDP.from_transitions(states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)])
     >>> as_table([[0.25, 0.75]], model).choices(0)

@@ -35,7 +35,7 @@ class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AgentMonitor:
-    """Monitor of every formula for one agent, as its path grows.
+    """Monitor of all formulas for one agent.
 
     Args:
         session: session that orders the agent's steps and holds its path.
@@ -59,7 +59,7 @@ class AgentMonitor:
         self.session = session
         self.test: ModelTest | None = None if trust is None else trust.join()
         self._model_trust = trust
-        self._impossible = False  # whether the newest step was impossible, so that its state may be a wrong reading
+        self._impossible = False  # whether the newest step was impossible; if so, its state may be wrong
         self._engines = engines
         self._formulas = [FormulaMonitor(query, session.agent, identity) for query in queries]
         self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
@@ -107,7 +107,7 @@ class AgentMonitor:
             left -= 1
             continued = path.begun == begun
             if self.test is not None:
-                # Such a break is about the transition from the pair before it, so this pair is known.
+                # These two kinds of break are about the transition from the previous pair, so that pair is known.
                 follows = continued or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
                 self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
@@ -138,7 +138,7 @@ class AgentMonitor:
         return skipped
 
     def revise(self, now: Instant, notices: list[Notice]) -> None:
-        """Publish the withheld revisions of firing alarms that are due. Call this after each evaluation."""
+        """Publish the withheld revisions that are due. Call this after each evaluation."""
         for formula in self._formulas:
             if formula.revises is not None:
                 notices += formula.revise(now)
@@ -188,7 +188,7 @@ class AgentMonitor:
         return AgentMonitorState(self.session.dump(), self._open, formulas, self._impossible, test)
 
     def load(self, state: AgentMonitorState, formulas: Container[str]) -> None:
-        """Restore the state of these formulas. The other formulas start again. The session must be loaded before.
+        """Restore the state of these formulas. The other formulas start again. Load the agent's session first.
 
         `ModelTrust.resume` restores the test of the model.
         """
@@ -227,7 +227,7 @@ class AgentMonitor:
         return any(takeovers.followed for takeovers in self._judging)
 
     def _advance_takeovers(self, event: Step | Break | End, before: Step | None) -> Iterator[Notice]:
-        """Follow a takeover that begins with an event; judge those that the event completes, drop those it cuts off.
+        """Follow a takeover that begins with an event; judge or drop the takeovers that end with this event.
 
         `before`: the previous step on the path, if any.
         """
@@ -259,16 +259,16 @@ class AgentMonitor:
 
         `before`: the previous step on the path, if any.
 
-        One wrong reading causes two impossible steps, one to the wrong state and one back. So the step after an
-        impossible step is never tested, wherever it leads, because the choice of tested steps must not depend on their
-        outcome. The same holds for transitions that were never recorded.
+        One wrong reading causes two impossible steps, one to the wrong state and one back; only the first counts. The
+        choice of tested steps must not depend on their outcome. Therefore the step after an impossible step is never
+        tested, even if it is possible. The same holds for transitions that were never recorded.
         """
         was_impossible, self._impossible = self._impossible, False
         was_rejected = test.rejected
         match event:
             case Step():
                 if before is None or before.action is None:
-                    self._impossible = was_impossible  # not a transition; the first after the break is still to come
+                    self._impossible = was_impossible  # no transition; keep the flag for the next step
                 elif not was_impossible:
                     trust = self._model_trust
                     assert trust is not None, "it made the test"
@@ -318,7 +318,7 @@ class AgentMonitor:
         return self._late(now) or self._mark(formula, now)
 
     def _late(self, now: Instant) -> BlindReason | None:
-        """Return the timeout that has passed, or None."""
+        """Return the blind reason of a timeout that has passed, or None."""
         session = self.session
         settings = session.settings
         if session.since and now.ticks - session.since[0] > settings.stale_after:
@@ -331,7 +331,7 @@ class AgentMonitor:
         return "idle" if self.silent(now) > settings.idle_after else None
 
     def _mark(self, formula: FormulaMonitor, now: Instant) -> BlindReason | None:
-        """Return a mark that does not come from the stream, or None."""
+        """Return `overload` or `model_doubt` if one of them applies to the formula, or None."""
         if formula.skipped is not None and now.ticks - formula.skipped <= self.session.settings.stale_after:
             return "overload"
         trust = self._model_trust

@@ -58,7 +58,7 @@ class FollowedForecast(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def followed_forecast(formula: Formula) -> FollowedForecast | str:
-    """Return the forecast of a formula that can be followed, or the reason why there is none."""
+    """Return the forecast to follow for a formula, or the reason why there is none."""
     quantities = list(enumerate(quantity_goals(formula)))
     own = [(n, goal) for n, goal in quantities if goal.world.change == NOMINAL and goal.world.baseline is None]
     found = [(n, goal, goal.measure.path) for n, goal in own if isinstance(goal.measure, Probability)]
@@ -111,7 +111,7 @@ class ForecastTarget:
         self.label_sets = engines.label_sets(self._automaton)
 
     def after(self, obligation: Obligation, label_set: int) -> Obligation:
-        """Compute the obligation after a label set that was not read here before.
+        """Compute and store the obligation that remains after a label set is read.
 
         Raises LimitError if the automaton gets too large.
         """
@@ -124,7 +124,7 @@ class ForecastTarget:
 
 
 def target_of(formula: Formula, engines: AnyEngines) -> ForecastTarget | None:
-    """Return the forecast of a validated formula to follow; None if there is none (see `followed_forecast`)."""
+    """Return the forecast to follow for a validated formula; None if there is none (see `followed_forecast`)."""
     forecast = followed_forecast(formula)
     if isinstance(forecast, str) or isinstance(engines, HiddenEngines):
         return None  # if states are hidden, nobody observes the outcome
@@ -143,7 +143,7 @@ class Forecasts:
     """The forecasts of one formula for one agent: the forecast followed now, and the counts of earlier forecasts.
 
     Attributes:
-        value: the followed forecast, a probability; None if no forecast is followed, so that no state need be read.
+        value: the followed forecast, a probability; None if no forecast is followed (then no state need be read).
         counts: outcomes of the earlier forecasts.
     """
 
@@ -157,7 +157,7 @@ class Forecasts:
         self.counts = CalibrationCounts()
 
     def begin(self, verdict: Verdict, path: SlidingPath, engines: AnyEngines) -> None:
-        """Follow the forecast of a verdict on a path, if the future decides it.
+        """Follow the forecast of a verdict on a path, unless the observed states already decide its formula.
 
         Call this only if no forecast is followed.
         """
@@ -167,7 +167,7 @@ class Forecasts:
         quantity = verdict.quantities[target.index]
         if is_open(quantity.extremes):
             return  # unrecorded transitions leave the value open, so it is no forecast
-        # Number of observed states of the nominal path: @t begins t steps back, @-k at the k-th held pair.
+        # Number of observed states of the nominal path: @t begins t steps back, and @-k begins at the k-th held pair.
         known = quantity.offset + 1 if quantity.offset >= 0 else len(held) + quantity.offset + 1
         if known >= target.horizon:
             return  # the observed states decide it
@@ -255,5 +255,5 @@ class Forecasts:
 
 
 def dropped_forecast(agent: str, formula: str, state: ForecastsState | None) -> list[Forecast]:
-    """Return the forecast that was followed in a saved state, as dropped, because its formula has changed."""
+    """Return the forecast, if any, that a saved state of a changed formula followed; mark it as dropped."""
     return [] if state is None or state.value is None else [Forecast(agent, formula, state.value, None)]

@@ -1,4 +1,4 @@
-"""One formula for one agent: when it is evaluated, its last verdict, its alarm, and notices about these."""
+"""Monitor one formula for one agent: evaluate it when it is due, advance its alarm, and report changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ When = Literal["step", "time", "end"]
 """Trigger of an evaluation: a step, elapsed time, or the end of an episode."""
 
 PAUSE: Final = 1.0
-"""Minimum time, in seconds (ticks), between two revisions of a firing alarm that new verdicts cause."""
+"""Minimum seconds (ticks) between two revisions that new verdicts cause for one firing alarm."""
 
 
 class _VerdictPath(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ class FormulaMonitor:
                 assert_never(when)
 
     def mark_answered(self, now: Instant) -> None:
-        """Start counting towards the next evaluation, whether this one gave a verdict or not."""
+        """Start counting towards the next evaluation, even if this evaluation gave no verdict."""
         self.steps, self.answered_at = 0, now.ticks
 
     def skip(self, now: Instant) -> Iterator[Notice]:
@@ -168,7 +168,7 @@ class FormulaMonitor:
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices, engines)
         self.alarm, change = next_alarm(self.alarm, assessment, alarm, step.seq, step.time)
-        if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert reports it
+        if self.alarm.state == "firing" or (change is not None and change.is_alert):  # alerts report the path
             acted, inputs = tuple(path.acted), tuple(path.inputs)
             self._path = _VerdictPath(path.pairs, path.start_observed, path.terminated, acted, inputs)
         if change is not None:
@@ -199,7 +199,7 @@ class FormulaMonitor:
         return when == "always"
 
     def _examines(self, verdict: Verdict, assessment: Assessment) -> bool:
-        """Return whether to examine if other decisions could have met the verdict's missed goal.
+        """Return whether to examine which other decisions could have met the verdict's missed goal.
 
         This takes milliseconds. By default it is done only while there is an alarm, because then somebody reads the
         result.
@@ -274,10 +274,10 @@ class FormulaMonitor:
             self.takeovers.load(state.takeovers)
 
     def _refresh(self, now: Instant) -> Iterator[Notice]:
-        """Publish a revision if the newest verdict differs enough (`Stance.differs`); else keep it for the heartbeat.
+        """Publish a revision if the newest verdict differs enough from the published one (`Stance.differs`).
 
-        During `PAUSE` the revision is withheld. After `PAUSE` the newest verdict is published, if it still differs
-        enough.
+        Otherwise the heartbeat will report the verdict. During `PAUSE` the revision is withheld. After `PAUSE` the
+        newest verdict is published, if it still differs enough.
         """
         published, judged, path, spec = self._published, self.last, self._path, self.query.spec
         assert published is not None, "a firing alarm was published"

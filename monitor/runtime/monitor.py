@@ -186,7 +186,7 @@ class Monitor:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which to call `evaluate` even if no message arrives before; None if no agent is known."""
+        """Ticks at which to call `evaluate` even if no message has arrived by then; None if no agent is known."""
         if not self._agents:
             return None
         times = [each for agent in self._agents.values() for each in (agent.due(), agent.session.deadline)]
@@ -260,7 +260,7 @@ class Monitor:
         if self._trust.due(len(self._agents)):
             notices += self._trust.combine({name: each.test for name, each in self._agents.items()})
         if (self._trust.rejected and not was_rejected) or self._next_sweep() <= now.ticks:
-            notices += self._sweep(now)  # if the model is rejected, all agents are checked at once
+            notices += self._sweep(now)  # after a rejection, do not wait: it marks all agents
         return notices
 
     @property
@@ -268,7 +268,7 @@ class Monitor:
         """Steps received and not evaluated yet."""
         steps, oldest, agents = 0, math.inf, self._agents
         for agent in self._ready:  # many agents in a backlog, so this is one short loop
-            if arrived := agents[agent].session.since:  # as long as `pending`
+            if arrived := agents[agent].session.since:  # one entry per pending event
                 steps += len(arrived)
                 oldest = min(oldest, arrived[0])
         return Waiting(steps, oldest if steps else None)
@@ -276,7 +276,7 @@ class Monitor:
     def _next_sweep(self) -> float:
         """Return the ticks from which `evaluate` checks for silent agents.
 
-        Comparisons use this sum, because a difference would be rounded differently.
+        Compare ticks only with this sum: the difference `now.ticks - self._swept` may be rounded differently.
         """
         return -math.inf if self._swept is None else self._swept + self.pause
 
@@ -441,7 +441,7 @@ class Monitor:
         monitor = self._agents[agent]
         if notices := list(monitor.check_blindness(now, connected=self._connected)):
             self._changed.add(agent)
-            self._timers.put(agent, monitor.due())  # a revision published now is not due later
+            self._timers.put(agent, monitor.due())  # a revision that was just published is no longer due
         yield from notices
 
     def _sweep(self, now: Instant) -> Iterator[Notice]:

@@ -63,11 +63,12 @@ class Vocabulary(Protocol):
 class Query:
     """A formula to monitor, parsed and checked.
 
-    `drawn_verdicts`: whether its verdicts come from the engines' `drawn_verdict`, which draws samples (in a world with
-    numbers only where it must), and not from an incremental check. `why`: the reason, if its `engine` is not `sampled`.
-    `target`: the forecast that is followed; None if none is. `takeover_goal`: the goal that judges takeovers; None if
-    there is none, for the reason `no_takeovers`. `products`: number of multiplications at each step for decisions made
-    for its goal. `shared`: its exact verdicts on one model, shared by all agents.
+    `drawn_verdicts`: whether its verdicts come from the engines' `drawn_verdict` and not from an incremental check.
+    `drawn_verdict` draws samples; in a world with numbers it does so only where it must. `why`: the reason for drawn
+    verdicts, unless it is the setting `engine: sampled`. `target`: the forecast that is followed; None if none is.
+    `takeover_goal`: the goal that judges takeovers; None if there is none, for the reason `no_takeovers`. `products`:
+    number of multiplications per step to find the best decisions for the goal (`optimal`, `best`). `shared`: the
+    query's exact verdicts on one model, shared by all agents.
     """
 
     spec: FormulaSpec
@@ -81,7 +82,7 @@ class Query:
     shared: SharedVerdicts = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin without shared verdicts, so that a query prepared for other engines does not keep former verdicts."""
+        """Begin without shared verdicts, so that a query that is prepared for other engines loses its verdicts."""
         object.__setattr__(self, "shared", SharedVerdicts(self.spec, self.formula))
 
     @cached_property
@@ -113,9 +114,9 @@ class Query:
 
 
 class QueryEvaluator:
-    """Evaluator of one query for one agent. It holds the state, besides the path, on which the next verdict depends.
+    """Evaluator of one query for one agent. The next verdict depends only on the path and on the state held here.
 
-    `check` (`hidden` for models with hidden states) only saves time. A check rebuilt from the held path gives
+    `check` (`hidden` for models with hidden states) only saves time: a check that is rebuilt from the held path gives
     bit-identical verdicts. `begun`, `pushed`: the attributes of the path when `check` last advanced. `tests`: number of
     sampled verdicts, over all episodes. Each sampled verdict spends a part of the stream's alpha, so `tests` is reset
     only when the stream ends, because the agent is forgotten or the formula changes.
@@ -133,7 +134,8 @@ class QueryEvaluator:
 
         If evaluation fails, the verdict is undecided with a reason.
 
-        An exact verdict is shared from now on. After shared verdicts `check` first catches up with the path.
+        Other agents on the same path can use an exact verdict from now on (`SharedVerdicts`). `check` does not advance
+        while this agent uses such a verdict; it first catches up with the path.
         """
         if query.drawn_verdicts:
             return self._sampled(query, engines, session, step, query.why)
@@ -260,7 +262,7 @@ def prepare(
     window: int,
     known: Collection[str] = (),
 ) -> list[Query]:
-    """Return the formulas to monitor, checked and with built tables. A bare text gets the name `formula_<n>`.
+    """Check the formulas to monitor, build their tables, and return them. A bare text gets the name `formula_<n>`.
 
     `known`: policies that an agent can report; only their takeovers are judged. A `Query` is not checked again, because
     `read_query` made it for the same vocabulary and `window`.
@@ -277,7 +279,7 @@ def prepare(
 
 def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known: Collection[str]) -> Query:
     if isinstance(engines, WorldEngines) and isinstance(spec, FormulaSpec) and spec.causal_model == "world":
-        spec = structs.replace(spec, causal_model="gumbel")  # the configured value; a stored spec is prepared
+        spec = structs.replace(spec, causal_model="gumbel")  # a stored spec has the prepared value
     query = spec if isinstance(spec, Query) else read_query(spec, engines.names, window=window)
     drawn, why = engines.prepare(query.formula, query.spec, window=window)
     if isinstance(engines, WorldEngines):
@@ -300,7 +302,7 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
 
 
 def query_notes(queries: Sequence[Query]) -> list[str]:
-    """Return notes for the user: formulas whose comparison looks reversed, and formulas with expensive decisions."""
+    """Return notes for the user on formulas whose comparison looks reversed, or whose decisions are expensive."""
     watched = (
         FormulaUse(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
         for query in queries
@@ -315,7 +317,7 @@ def query_notes(queries: Sequence[Query]) -> list[str]:
 
 
 def _takeover_goal(query: Query, engines: AnyEngines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
-    """Return the goal that judges takeovers, with built tables, or the reason why there is none."""
+    """Build the tables of the goal that judges takeovers, and return it, or the reason why there is none."""
     by = takeover_goal(query.formula, sampled=sampled)
     if isinstance(by, str):
         return by
@@ -347,7 +349,7 @@ def _check_guarantee(query: Query) -> None:
 
 
 def _alarms_in_time(formula: Formula) -> bool:
-    """Return whether an alarm on the falsity of the formula would fire while a handover still helps."""
+    """Return whether an alarm that fires if the formula is false would fire while a handover still helps."""
     if handover_goal(formula) is None:
         return False
     return isinstance(formula, Goal) and formula.test is not None and formula.test.comparison in (">=", ">")
@@ -358,7 +360,7 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
     spec, alarm = query.spec, query.spec.alarm
     if not NAME.fullmatch(spec.name):
         yield ("name",), "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, because it becomes a topic"
-    if not (isinstance(spec.every, int | float) and 0 < spec.every < math.inf):  # other types have no unit
+    if not (isinstance(spec.every, int | float) and 0 < spec.every < math.inf):  # the type gives the unit
         yield ("every",), f"is {spec.every}; it must be a number of steps (int) or of seconds (float), above 0"
     if not all(isinstance(count, int) and count >= 1 for count in (alarm.for_, alarm.keep)):
         yield ("alarm",), "for and keep are numbers of verdicts, 1 or more"

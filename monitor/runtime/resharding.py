@@ -25,7 +25,7 @@ class MonitorParts(msgspec.Struct, frozen=True):
 
 
 def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
-    """Return the state of one monitor of all agents, with the formulas and the identity of the first monitor.
+    """Return the state of one monitor with all agents, and with the formulas and the identity of the first monitor.
 
     The clocks of the monitors must agree (`later`), and no agent may be in two of them.
     """
@@ -54,9 +54,9 @@ def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
 def divided(monitor: MonitorParts, shard_of: Callable[[str], int], shards: int) -> list[MonitorParts]:
     """Return the states of `shards` monitors. Monitor n gets the agents for which `shard_of` returns n.
 
-    The first monitor gets the counts of forecasts of forgotten agents, so that their sum stays the same. Every monitor
-    gets the evidence of the test of the model and the losses of forgotten agents, so that each test stays valid
-    (`joined_fleets`).
+    The first monitor gets the counts of forgotten agents' forecasts, so that their sum over all monitors stays the
+    same. Every monitor gets the whole evidence of the model test and the losses of forgotten agents. So each test stays
+    valid (`joined_fleets`).
     """
     parts = []
     for number in range(shards):
@@ -132,7 +132,7 @@ def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState |
 
 
 def _renumbered(state: AgentMonitorState, monitor: int, monitors: int) -> AgentMonitorState:
-    """Return the state of an agent, with its number among the agents of all monitors."""
+    """Return the state of an agent of one monitor; its model test gets a number that is unique in the joined fleet."""
     if state.trust is None or state.trust.number == 0:
         return state
     return replace(state, trust=replace(state.trust, number=joined_number(state.trust.number, monitor, monitors)))

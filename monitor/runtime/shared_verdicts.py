@@ -37,8 +37,8 @@ Key = tuple[tuple[tuple[int, int | None], ...], bool]
 class SharedVerdict:
     """A verdict without bands and recourse.
 
-    `assessment`: assessment for the formula's alarm. `quiet`: whether a clear alarm stays clear and nothing is
-    examined. `recourse`: result of examining a missed goal; None if not examined.
+    `assessment`: assessment for the formula's alarm. `quiet`: whether this verdict leaves a clear alarm clear and needs
+    no recourse. `recourse`: result of examining a missed goal; None if not examined.
     """
 
     verdict: Verdict
@@ -50,8 +50,8 @@ class SharedVerdict:
 class SharedVerdicts:
     """Verdicts of one formula on one model, by the pairs on which they depend.
 
-    The verdicts of a formula are not shared if it refers to the start of the episode or has nested quantities that look
-    back, because they depend on more pairs than `largest_offset` says.
+    If a formula refers to the start of the episode or has nested quantities that look back, its verdicts are not
+    shared, because they depend on more pairs than `largest_offset` says.
     """
 
     def __init__(self, spec: FormulaSpec, formula: Formula) -> None:
@@ -76,7 +76,7 @@ class SharedVerdicts:
         return found
 
     def peek(self, path: SlidingPath) -> SharedVerdict | None:
-        """Return the verdict on a path, or None, without counting the search, which `find` counted."""
+        """Return the verdict on a path, or None, like `find`, but do not count the search."""
         return None if not self._pairs or path.acted else self._known.get(self._key(path))
 
     def keep(self, path: SlidingPath, verdict: Verdict) -> None:

@@ -2,7 +2,7 @@
 
 A sidecar, a job of such an engine and an audit run the same code: `AgentStep` holds a `Monitor` of one agent. The state
 is bytes with a version and a checksum. A program with enough memory keeps an `AgentStep` for each agent and writes
-bytes only at checkpoints. The function `step` starts from the bytes of the step before, with bit-identical results.
+bytes only at checkpoints. The function `step` starts from the bytes of the previous step, with bit-identical results.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AgentState(msgspec.Struct, frozen=True):
 class Stepped(msgspec.Struct, frozen=True):
     """Result of a step.
 
-    `due`: ticks at which to step with None, unless another event comes before; None if there is no such time.
+    `due`: ticks at which to step with None, unless another event comes first; None if there is no such time.
     """
 
     state: AgentState
@@ -133,7 +133,7 @@ class AgentStep:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which to step with None, unless another event comes before; None if there is no such time."""
+        """Ticks at which to step with None, unless another event comes first; None if there is no such time."""
         return self._monitor.due
 
     def checkpoint(self) -> AgentState:

@@ -1,6 +1,6 @@
 """Judge takeovers afterwards: would the goal have been missed without the takeover?
 
-A takeover begins at the step where another known policy acts and nominal acted before, or at the start of an episode.
+A takeover begins at a step where another known policy acts, if nominal acted at the previous step or an episode begins.
 It is *followed* until the horizon of a goal has passed. Then two outcomes are compared (docs/semantics.md, section
 8.5):
 
@@ -14,7 +14,7 @@ Evidence re-derives them like the quantities of any verdict. The goals come from
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
 A takeover is judged only when the whole horizon has passed or the episode has terminated, even if the goal is decided
-before, because the decision to count a takeover must not depend on its outcome. For the same reason, no takeover is
+earlier, because the decision to count a takeover must not depend on its outcome. For the same reason, no takeover is
 judged on a path that cannot hold the whole horizon. A takeover that cannot be judged is `undecided`.
 """
 
@@ -154,7 +154,7 @@ class Takeovers:
         self.followed.append(Takeover(step.episode, step.seq, step.time))
 
     def advance(self, path: SlidingPath, engines: AnyEngines, *, ended: bool = False) -> list[TakenOver]:
-        """Judge the takeovers whose horizon has passed with the path's last pair; with `ended`, all of them."""
+        """Judge the takeovers whose horizon is over at the path's last pair; with `ended`, judge all takeovers."""
         if not self.followed:
             return []
         last = path.last
@@ -185,7 +185,7 @@ class Takeovers:
         first, last = path.first_seq, path.last
         assert first is not None and last is not None, "the path has a step"  # noqa: PT018 - one fact
         begin, needs = takeover.seq - first, self._by.pairs
-        if begin < 0 or needs > path.window:  # else only takeovers that end early would be judged
+        if begin < 0 or needs > path.window:  # the path lacks a part of the horizon
             holds = path.window if needs > path.window else len(path)  # the window was smaller before a restart
             reason = f"the path holds {holds} steps, and {needs} are needed; make path.window larger"
             return self._undecided(takeover, reason)
@@ -234,7 +234,7 @@ def _undecided(agent: str, formula: str, policy: str, takeover: Takeover, reason
 
 
 def dropped_takeovers(agent: str, formula: str, state: TakeoversState | None) -> list[TakenOver]:
-    """Return as undecided the takeovers that were followed in a saved state, because their formula has changed."""
+    """Return the takeovers that a saved state of a changed formula followed; mark them as undecided."""
     if state is None:
         return []
     return [_undecided(agent, formula, state.policy, takeover, GONE) for takeover in state.followed]

@@ -78,7 +78,7 @@ class ModelTrust:
         self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
 
     def _start(self, fleet: FleetTest | None) -> None:
-        """Begin with a fleet without tested transitions; None if nothing is to be tested."""
+        """Begin with a fleet without tested transitions. `fleet`: None if nothing is to be tested."""
         self._described_at = 0
         self._fleet = fleet
         self.rejected = fleet is not None and fleet.rejected

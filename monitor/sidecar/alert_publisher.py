@@ -1,4 +1,4 @@
-"""The messages about alarms; the broker retains them."""
+"""Make the messages about alarms, which the broker retains."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class AlertPublisher:
         return publication
 
     def refresh(self, news: Refreshed) -> None:
-        """Note the newest verdict on a firing alarm. The next heartbeat publishes it."""
+        """Record the newest verdict on a firing alarm. The next heartbeat publishes it."""
         firing, formula = self._published[news.judged.agent].firing, news.judged.formula
         firing[formula] = msgspec.structs.replace(firing[formula], news=news)
 
     def see(self, notice: Blind) -> None:
-        """Note which formulas are blind."""
+        """Record which formulas are blind."""
         blind = self._published.setdefault(notice.agent, Published()).blind
         if notice.reason is None:
             blind.pop(notice.formula, None)
@@ -113,7 +113,7 @@ class AlertPublisher:
     def clear(self, formulas: Container[str]) -> list[Publication]:
         """Return messages that clear the retained messages about these formulas.
 
-        Only topics with an alert are cleared: a message for every agent and formula could overflow the outbox.
+        Only topics with an alert are cleared, because a message for every agent and formula could overflow the outbox.
         """
         return [
             self.cleared(agent, formula)
@@ -123,7 +123,7 @@ class AlertPublisher:
         ]
 
     def repeat(self, sent: float) -> list[Publication]:
-        """Return the alerts of all firing alarms again."""
+        """Return the alerts of all firing alarms, to be published again."""
         return [self._publication(firing, sent) for firing in self.alarms()]
 
     def retained(self, sent: float | None = None) -> Iterator[Publication]:

@@ -64,7 +64,11 @@ class BacklogDetector:
         self._untimed.clear()
 
     def count(self, notices: Iterable[Notice], ticks: float) -> None:
-        """Count the step of a message that arrived at `ticks`, if it was accepted. `notices`: those of the message."""
+        """Count the step of a message that arrived at `ticks`, if it was accepted. `notices`: those of the message.
+
+        A step without a time counts as live if no backlog is expected from the broker. If one agent sends many such
+        steps in a batch, they are its own backlog (`_burst`).
+        """
         for notice in notices:
             if isinstance(notice, Received):
                 if notice.result == "accepted":

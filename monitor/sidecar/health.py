@@ -64,7 +64,7 @@ class Health:
         self._loaded = loaded
 
     def health(self) -> str:
-        """Return the problem of this process, or an empty text. A process that has not evaluated for long hangs."""
+        """Return the problem of this process, or an empty text. It has a problem if its last evaluation is too old."""
         age = self._clock().ticks - self._evaluated().ticks
         limit = 3 * self._loaded.config.heartbeat
         return f"no evaluation for {age:.1f} s, expected every {tick_of(self._loaded):.1f} s" if age > limit else ""

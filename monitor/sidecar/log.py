@@ -17,11 +17,11 @@ PAUSE: Final = 60.0
 """Seconds between two warnings of the same kind."""
 
 MAX_KINDS: Final = 10_000
-"""Number of kinds from which expired kinds are removed."""
+"""When this number of kinds is stored, expired kinds are removed."""
 
 
 class RateLimitedLog:
-    """Log for entries that could occur with each message. Each kind is logged once a minute, and else at level debug.
+    """Log for entries that may occur with each message. Each kind is logged once a minute; the rest at level debug.
 
     Metrics contain the counts; the log contains examples.
     """

@@ -130,7 +130,7 @@ class Outbox:
         self._something.set()
 
     def done(self, number: int) -> None:
-        """Note that the receiver has acknowledged a message."""
+        """Record that the receiver has acknowledged a message."""
         publication = self._waiting.pop(number, None)
         if publication is not None and not publication.repeats:
             self._finished.append(number)

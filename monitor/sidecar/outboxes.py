@@ -20,7 +20,7 @@ class Outboxes:
     def number(
         self, publications: Iterable[Publication], *, known: Collection[Publication] = ()
     ) -> list[tuple[int, Publication]]:
-        """Give numbers to the messages and to the posts about alerts among them; return the numbered messages.
+        """Number the messages, and make and number webhook posts for the alerts; return all with their numbers.
 
         `known`: messages that report nothing new, so no post is made for them.
         """

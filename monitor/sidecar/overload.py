@@ -4,8 +4,8 @@ Two rates are compared, both averaged over some seconds: live steps that arrive 
 second of *work* while there is a queue. Work is the processor time of this thread. The waiting time of steps does not
 show overload: a process that gets a twentieth of a processor on a busy machine is late, but there are not too many
 steps, and the process catches up. A backlog is not overload either. Steps that accumulated while the broker, the agents
-or this process were away are all evaluated, and raise their alarms, if they have a time. Steps without a time are
-recognized as a backlog only by their number (`BacklogDetector`), so a backlog that comes slowly or for more than a
+or this process were away are all evaluated and raise their alarms, if the steps have a time. Steps without a time are
+recognized as a backlog only by their number (`BacklogDetector`), so a backlog that arrives slowly or for more than a
 minute may count as live.
 """
 
@@ -65,8 +65,8 @@ class OverloadDetector:
     def record_batch(self, ticks: float, work: float, *, live: int, answered: int | None, left: bool) -> None:
         """Record a finished batch. `ticks`, `work`: current time, and work of the thread until now, in seconds.
 
-        `live`: number of steps that arrived when they happened. `answered`: number of steps evaluated; None if this
-        number says nothing about capacity. `left`: whether steps still wait.
+        `live`: number of steps that arrived without delay. `answered`: number of steps evaluated; None if this number
+        says nothing about capacity. `left`: whether steps still wait.
         """
         before_ticks, before_work = self._last or (ticks, work)
         self._last = ticks, work

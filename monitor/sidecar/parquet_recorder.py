@@ -34,7 +34,7 @@ class ParquetRecorder:
 
     Args:
         folder: the new folder.
-        header: who recorded.
+        header: identity of the recorded sidecar.
         pattern: topic of the steps, with one `+` for the agent's name.
         buckets: number of buckets for the agents.
         live: True for a running monitor: the newest events are also in `open-*.rec`, and writes are frequent.

@@ -94,7 +94,7 @@ class ParquetRecording:
 
     Attributes:
         path: the folder.
-        header: who recorded.
+        header: identity of the recorded sidecar.
         steps: topic of the steps.
         buckets: number of buckets.
         parts: files of complete parts, by first event and bucket.
@@ -172,7 +172,8 @@ class ParquetRecording:
                 file = opened.enter_context(parquet.ParquetFile(path, page_checksum_verification=True))
                 _check_rows(path, file)
                 for group in range(file.num_row_groups):
-                    numbers = file.read_row_group(group, columns=["number"])  # damaged statistics would end the process
+                    # The file's statistics are not used, because damaged statistics would end the process.
+                    numbers = file.read_row_group(group, columns=["number"])
                     block = numbers.column("number")[0].as_py() // self._block
                     blocks.setdefault(block, []).append((file, group))
         for _, groups in sorted(blocks.items()):
@@ -194,7 +195,7 @@ class ParquetRecording:
 
 
 def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
-    """Return columns of a file. RecordingError if it cannot be read."""
+    """Return columns of a file. Raises RecordingError if it cannot be read."""
     arrow = import_arrow(path)
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
@@ -210,7 +211,7 @@ def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
 def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is optional
     """Raise RecordingError if a file declares more rows than a part may have.
 
-    Columns of one value are small at any length.
+    A column that repeats one value is small on disk, however many rows it has.
     """
     if file.metadata.num_rows > PART:
         raise RecordingError(f"{path}: has {file.metadata.num_rows:,} events; a part has {PART:,} at most")
@@ -218,7 +219,7 @@ def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is opt
 
 @contextlib.contextmanager
 def _readable(path: Path, arrow: Any) -> Iterator[None]:  # noqa: ANN401 - pyarrow is optional
-    """Turn errors of pyarrow into RecordingError. A damaged file can cause errors of many classes."""
+    """Convert errors of pyarrow to RecordingError. A damaged file can cause errors of many classes."""
     arrow.allocate_buffer(1)  # pyarrow reserves address space once; do not count it for the file
     try:
         yield

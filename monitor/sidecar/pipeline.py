@@ -190,7 +190,7 @@ class Pipeline:
     # ---- save and restore ----
 
     def snapshot(self, *, everything: bool = False) -> Snapshot:
-        """Return the state after the last event, of the agents changed since the last call, or of all agents."""
+        """Return the state after the last event: of the agents that changed since the last call, or of all agents."""
         saved = self._monitor.save(everything=everything)
         return Snapshot(
             seal(CommonState(saved.common, self._topics, self.status_topic, self._sent)),
@@ -219,7 +219,7 @@ class Pipeline:
             common: `common` of the newest snapshot.
             agents: each agent's newest state; forgotten agents are None or absent.
             pages: all pages; removed pages are None or absent.
-            missing: whether alerts may have been published since the snapshot. Alarms then skip their revisions.
+            missing: whether alerts may have been published since the snapshot. Alarms then skip revisions.
 
         Returns:
             The messages to publish, and notices about formulas that were dropped.
@@ -255,7 +255,7 @@ class Pipeline:
     def standing(self) -> Effects:
         """Return the present state, with which sinks start: newest verdicts, blindness, alarms, alerts.
 
-        This state was reported before, so do not send or count it again.
+        An earlier event already reported this state, so sinks must not send or count it again.
         """
         alerts = (firing.alert for firing in self._publisher.alarms())
         return Effects(tuple(self._publisher.retained()), notices=(*self._monitor.current_state(), *alerts))
@@ -356,7 +356,7 @@ def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes | 
 
 
 def _skipping(watch: AgentMonitorState) -> AgentMonitorState:
-    """Return an agent's state with the revision of each published alarm raised by `SKIPPED`."""
+    """Return an agent's state in which the revision of each published alarm is higher by `SKIPPED`."""
     formulas = {
         name: replace(state, alarm=replace(state.alarm, revision=state.alarm.revision + SKIPPED))
         if state.alarm.revision

@@ -10,9 +10,10 @@ from monitor.sidecar.recording import Header, Recorder, Recording
 
 
 def new_recorder(path: Path, header: Header, pattern: str, *, live: bool = True) -> Recorder | ParquetRecorder:
-    """Return the writer of a new recording; Parquet if the name ends in `.parquet`. RecordingError if the path exists.
+    """Return the writer of a new recording, in Parquet if the name ends in `.parquet`.
 
-    `pattern`: topic of the steps. `live`: whether the writer is a running monitor, which must not wait long.
+    Raises RecordingError if the path exists. `pattern`: topic of the steps. `live`: whether the writer is a running
+    monitor, which must not wait long.
     """
     if path.suffix == ".parquet":
         return ParquetRecorder(path, header, pattern, live=live)

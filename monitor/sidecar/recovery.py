@@ -108,7 +108,7 @@ async def take_up(
 
 
 def _same(setting: SnapshotSetting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
-    """Return whether the former configuration has the same effects of events as the present one."""
+    """Return whether events have the same effects under the former configuration as under the present one."""
     before = (setting.inputs_digest, set(setting.formulas), topics, setting.client_id)
     return before == (loaded.inputs_digest, set(loaded.formulas), loaded.topics, client_id)
 

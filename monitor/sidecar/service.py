@@ -64,7 +64,10 @@ CHECKS: Final = 60
 
 
 def make_client_id(loaded: Loaded) -> str:
-    """Return the configured client id, or else one made of host name and digest, so that two sidecars never collide."""
+    """Return the configured client id, or else an id made of the host name and the configuration's digest.
+
+    Sidecars on different hosts, or with different configurations, then have different ids.
+    """
     if loaded.config.mqtt.session is not None:
         return loaded.config.mqtt.session
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:40] or "cfmon"
@@ -298,7 +301,7 @@ class Service:
         self.worker.evaluated = read_clock()
         self.worker.pipeline = recovered.pipeline
         now, standing = self.clock(), recovered.pipeline.standing()
-        known = frozenset(standing.publications)  # published before, on a former topic
+        known = frozenset(standing.publications)  # published earlier, on a former topic
         self._outgoing.put(self._outgoing.number(recovered.publications, known=known))
         self.sinks.view.history.note(recovered.publications)
         self.sinks.take_all([(Effects(recovered.publications), now)])
@@ -322,7 +325,10 @@ class Service:
             raise
 
     def _choose_client_id(self) -> str:
-        """Return the configured client id, or the id in the store. The broker keeps unseen messages under this id."""
+        """Return the configured client id, else the id in the store, else a new id (`make_client_id`).
+
+        The broker keeps unseen messages under the id in the store.
+        """
         setting = None if self.store is None else self.store.kept.setting
         if self.config.mqtt.client_id is not None or setting is None:
             return make_client_id(self._loaded)

@@ -16,7 +16,7 @@ TOPICS: Final = 4096
 
 
 class ShardFilter:
-    """Decides by the topic whether a message is for this monitor. If no shard is configured, every message is.
+    """Decides by the topic whether a message is for this monitor. If no shard is configured, all messages are for it.
 
     A message whose topic has no valid agent's name is for shard 0, so that only one shard reports it.
     """
@@ -40,7 +40,7 @@ def _has(pattern: str, shard: Shard | None, topic: str) -> bool:
 
 
 def check_store(kept: StoreContent, mqtt: MqttConfig) -> None:
-    """Raise ConfigError if the store belongs to another shard: some agents would be monitored twice, others never."""
+    """Raise ConfigError if the store is of another shard; some agents would be monitored twice, and others never."""
     found = "" if kept.setting is None else kept.setting.shard
     configured = mqtt.shard or ""
     if found == configured or not (kept.agents or kept.events):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end this process: SIGTERM, and SIGINT unless the process was started with it ignored.
+    """Return the signals that end this process: SIGTERM, and SIGINT unless it was ignored when the process started.
 
     A shell without job control starts `cfmon run ... &` with SIGINT ignored (POSIX.1-2017, Shell Command Language,
     2.11), so that Ctrl-C ends the script in the foreground and not the processes in the background. A handler for

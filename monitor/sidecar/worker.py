@@ -150,7 +150,7 @@ class Worker:
         self._finish()
 
     def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
-        """Note that the broker was reached or lost."""
+        """Record that the broker was reached or lost."""
         self._up = up
         self._backlog.expect()
         loop = asyncio.get_running_loop()
@@ -251,8 +251,8 @@ class Worker:
         In overload, evaluate only each agent's newest live step.
         """
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
-        # Steps left over from the last evaluation are older than new ones. To search all agents takes long in a
-        # backlog.
+        # Steps left over from the last evaluation are older than new ones, so all agents need not be searched, which
+        # takes long in a backlog.
         oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
         waited = 0.0 if oldest is None else began.ticks - oldest
         skips = self._backlog.live_since < math.inf and self._pressure.overloaded(waited)

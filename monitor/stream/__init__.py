@@ -1,4 +1,4 @@
-"""Decode messages, order each agent's messages in a session, and hold its sliding path. Pure: time is an argument."""
+"""Decode messages, order the messages of each agent, and hold each agent's path. Pure: time is an argument."""
 
 from __future__ import annotations
 

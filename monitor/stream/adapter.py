@@ -72,7 +72,7 @@ class Adapter:
         return policy == "nominal" or policy in self._policies.values()
 
     def fits(self, before: Pair | None, pair: Pair) -> bool:
-        """Return whether the model has the pair and, given the pair before it, the transition between them."""
+        """Return whether the model has the pair and, if `before` is given, the transition from `before` to the pair."""
         return self.has(pair) and (before is None or before[1] is None or self.possible(before, pair))
 
     def joined(
@@ -82,10 +82,10 @@ class Adapter:
         seq: int,  # noqa: ARG002 - a C number cannot be deleted
         policy: str,
     ) -> tuple[Pair, Pair | None]:
-        """Return a pair in the form for the path, and in the form needed for the next pair (None if no pair follows).
+        """Return two forms of a pair: one for the path, and one to pass as `previous` with the next pair.
 
-        `previous`: the second form that this method returned for the pair before; None if unknown. `policy`: name of
-        the policy that acted.
+        The second form is None if no pair follows. `previous`: the second form of the previous pair; None if unknown.
+        `policy`: name of the policy that acted.
         """
         del previous, policy
         return pair, None if pair[1] is None else pair

@@ -104,7 +104,7 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
         missing = ", ".join(sorted(_REQUIRED - fields.keys()))
         raise InputError("missing_key", f"no {missing}; every message needs it") from None
     state, observation, truth = fields.get("state"), fields.get("observation"), None
-    if "observation" in fields:  # if states are hidden, `state` is the truth; otherwise a null observation is none
+    if "observation" in fields:  # beside an observation, `state` is the hidden truth; null counts as absent
         state, truth = None if observation is not None else state, state
     elif state is None:
         if "state" in fields:

@@ -1,8 +1,9 @@
-"""The digest of a plain message: its state and action are whole numbers, and it does not end an episode. Compiled.
+"""Compute the digest of a plain message. Compiled.
 
-Nearly all messages are plain. The digest is a chain of bijections of 64-bit words, one for each field, so two contents
-that differ in only one field have different digests. Only the first 60 bits of the policy's digest count. The words 0
-and `ALL` have a special meaning, so a digest with one of these values is replaced by a third word.
+In a plain message, state and action are whole numbers and no episode ends. Nearly all messages are plain. The digest is
+a chain of bijections of 64-bit words, one for each field, so two contents that differ in only one field have different
+digests. Only the first 60 bits of the policy's digest count. The words 0 and `ALL` have a special meaning, so a digest
+with one of these values is replaced by a third word.
 """
 
 from __future__ import annotations

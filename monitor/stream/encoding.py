@@ -1,4 +1,4 @@
-"""Parse a payload into a map: msgpack or JSON, of limited size.
+"""Parse a payload of limited size, in msgpack or JSON, into a map.
 
 The first byte decides: the first byte of a msgpack map is at least 0x80, the first byte of JSON text is smaller.
 """
@@ -102,5 +102,5 @@ def _refuse_constant(word: str) -> NoReturn:
 
 
 def _brief(error: BaseException) -> str:
-    """Return the parser's message, truncated, because it may quote the payload."""
+    """Return the parser's message. It is truncated, because it may quote the payload."""
     return (str(error) or type(error).__name__)[:120]

@@ -1,4 +1,4 @@
-"""Map an observation to a model with hidden states, or with policies that remember: observation and prior belief.
+"""Map an observation to its index and a prior belief, for a model with hidden states or with policies that remember.
 
 The third element of a pair is the belief before its observation was read. It summarizes the pairs that have left the
 window, so nothing else has to be kept beside the path.
@@ -41,7 +41,7 @@ class HiddenAdapter(Adapter):
         now: Instant,
         late: bool,  # noqa: FBT001
     ) -> tuple[BufferedMessage, InputError | None]:
-        """Return what `Adapter.entry` returns for the observation without the true state, on which nothing depends."""
+        """Return the result of `Adapter.entry`. A true state in the observation is dropped first; it has no effect."""
         if self._model.emissions is not None and observation.truth is not None:
             observation = replace(observation, state=None, truth=None)
         return super().entry(observation, now, late)

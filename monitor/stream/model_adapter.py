@@ -1,4 +1,4 @@
-"""Map an observation to a model that is a table: to state and action indices, or to the reason why it is no step."""
+"""Map an observation to the state and action indices of a table, or to the reason why it is no step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from monitor.types.specs import StreamSettings
 from monitor.types.stream_events import Break, Observation
 
 ROUNDING: Final = 1e-9
-"""Additional allowed difference, as a fraction of the model's largest reward, for sums that cancel to almost 0."""
+"""Additional allowed difference of a reward, as a fraction of the model's largest reward. It covers sums of terms that
+nearly cancel."""
 
 
 class ModelAdapter(Adapter):
@@ -75,7 +76,7 @@ class ModelAdapter(Adapter):
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
         """Return whether a state and an action, as sent, are a pair of the model and possible after `pair`.
 
-        Return False as well if they are not the model's numbers. Then `entry` decides.
+        Return False also if they are not numbers of the model; then `entry` decides.
         """
         if type(state) is not int or type(action) is not int or not self._by_index:
             return False
@@ -140,7 +141,7 @@ class ModelAdapter(Adapter):
 
         For a learned model the error says how to add the state or action.
         """
-        fixed = error.reason == "unknown_state" and self._encoder in ("bins", "nearest")  # recordings add no states
+        fixed = error.reason == "unknown_state" and self._encoder in ("bins", "nearest")  # a recording adds no state
         if self._model.counts is None or error.reason == "missing_action" or fixed:
             return error
         return InputError(error.reason, f"{error.detail}; it was never recorded; {APPEND}")

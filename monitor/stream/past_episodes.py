@@ -1,4 +1,4 @@
-"""Hashes of an agent's thousands of newest ended episodes, eight bytes each, so that no episode is accepted twice.
+"""Hashes of thousands of ended episodes of an agent, eight bytes each, so that no episode is accepted twice.
 
 A broker that was killed may redeliver its whole queue, which may be hours old. For the newest ended episodes,
 `ReorderBuffer` has a digest of each step. For the older episodes kept here, every step counts as a duplicate.
@@ -49,7 +49,7 @@ class PastEpisodes:
 
     Attributes:
         horizon: latest time of a forgotten episode, in seconds since the epoch; -inf if none is forgotten. A step of an
-            unknown episode may belong to a forgotten episode if it is not later than this time.
+            unknown episode that is not later than this time may belong to a forgotten episode.
     """
 
     def __init__(self) -> None:

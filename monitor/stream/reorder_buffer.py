@@ -62,7 +62,8 @@ class Missing(msgspec.Struct, frozen=True):
     """Seqs `first` to `last` of the episode, which are not on the path.
 
     `why`: `gap`: they were not received. `joined`: they precede the first message received from this agent. `conflict`:
-    they were given up before a conflict, or were received before it and not sent again after it.
+    the buffer stopped waiting for them when a conflict arrived; or they were received before the conflict and were not
+    sent again after it.
     """
 
     episode: Episode
@@ -136,7 +137,7 @@ class ReorderBuffer:
         self.restart: BufferedMessage | None = None
 
     def follow(self, seq: int, digest: bytes, arrived: float) -> None:
-        """Accept the next step of the open episode, which does not end it, while nothing is held.
+        """Accept the next step of the open episode. The step must not end the episode, and no message may be held.
 
         Fast path for most messages, with the same effect as `sort` and `release`.
         """
@@ -163,7 +164,7 @@ class ReorderBuffer:
             return "accepted"
         if known == entry.digest:
             return "duplicate"
-        if known == CONFLICTED:  # the broker may have redelivered it, so there is no restart
+        if known == CONFLICTED:  # perhaps the broker redelivered one of both, so there is no restart
             return "conflict"
         if key in self.held:
             self.held[key] = _either(self.held[key], entry)
@@ -172,7 +173,7 @@ class ReorderBuffer:
         return "conflict"
 
     def possibly_seen(self, entry: BufferedMessage) -> bool:
-        """Return whether the step is as old as the forgotten episodes, so that it may belong to one of them."""
+        """Return whether the step may belong to a forgotten episode: it is not newer than the newest of these."""
         return entry.time <= self.past.horizon
 
     def release(self, ticks: float) -> Iterator[Released]:
@@ -190,12 +191,12 @@ class ReorderBuffer:
 
     @property
     def deadline(self) -> float | None:
-        """Ticks at which the next missing step is not awaited any longer; None if nothing is held."""
+        """Ticks until which the next missing step is awaited; None if nothing is held."""
         if not self.held:
             return None
         own, other = self._oldest()
         ends = [own.arrived + self.wait] if own else []
-        if other:  # held as long as steps of the open episode are released
+        if other:  # each released step of the open episode prolongs this wait
             ends.append(max(other.arrived, self.progress) + self.wait)
         return min(ends, default=None)
 
@@ -234,7 +235,7 @@ class ReorderBuffer:
         return deadline is not None and ticks >= deadline
 
     def _oldest(self) -> tuple[BufferedMessage | None, BufferedMessage | None]:
-        """Return the longest held entry of the open episode, and the longest held entry of all other episodes."""
+        """Return the first entry held for the open episode, and the first entry held for any other episode."""
         entries = self.held.values()
         if self.episode is None:
             return None, next(iter(entries), None)
@@ -259,7 +260,7 @@ class ReorderBuffer:
             yield from self._close(terminated=entry.terminated)
 
     def _give_up(self) -> Iterator[Released]:
-        """Stop waiting for the oldest missing seqs or end of the open episode, or for the start of the next episode."""
+        """Stop waiting for the open episode (its oldest missing seqs or its end) or for the start of the next one."""
         own, other = self._oldest()
         if own is not None:
             yield from self._pass_over(own.episode)
@@ -284,7 +285,7 @@ class ReorderBuffer:
         """Restart the open episode at a seq that was released with other content.
 
         Held entries were received before this message, so they are released first. Otherwise they would count as steps
-        after the restart. If one of them ends the episode, there is no restart.
+        after the restart. If a held entry ends the episode, there is no restart.
         """
         self.restart = None
         while any(episode == self.episode for episode, _ in self.held):
@@ -340,7 +341,7 @@ class ReorderBuffer:
 
 
 def _old(digests: Deduplicator, entry: BufferedMessage) -> Literal["duplicate", "stale"]:
-    """Classify an old step: `duplicate` if accepted with this content or if that is no longer known, else `stale`."""
+    """Return `duplicate` for an old step that was accepted with this content, or may have been; else `stale`."""
     known = digests.get(entry.seq)
     return "duplicate" if known == entry.digest or (known is None and digests.forgot(entry.seq)) else "stale"
 

@@ -33,7 +33,7 @@ from monitor.types.specs import StreamSettings
 from monitor.types.stream_events import UNKNOWN_POLICY, Break, End, Episode, Instant, Observation, State, Step
 
 NOT_TAKEN_OVER: Final = ("nominal", UNKNOWN_POLICY)
-"""Policies whose actions are compared with nominal's actions. Other policies took over."""
+"""Names of the policies whose actions are compared with nominal's actions. Any other policy has taken over."""
 
 NEW_NAMES: Final = "; give each run a new episode value"
 
@@ -84,8 +84,8 @@ class Session:
             valid, but forecasts under nominal are not.
         last_heard: ticks of the last new message; None before the first message.
         last_message: ticks of the last valid message, including duplicates.
-        old: ticks of the first and the last message since `last_heard` of episodes that have ended or may have ended;
-            None if there is none.
+        old: ticks of the first and the last message about episodes that have ended or may have ended, since
+            `last_heard`; None if there is none.
         deviation: deviation of the last actions from nominal.
         order: the reorder buffer.
         previous, policy: the newest pair with its inputs (None after a break), and the policy last reported, both
@@ -282,9 +282,9 @@ class Session:
         )
 
     def _follow(self, observation: Observation, now: Instant, late: bool) -> Sequence[Notice]:  # noqa: FBT001
-        """Accept a step for which `_goes_on` is true, as for most steps.
+        """Accept a step for which `_goes_on` is true. Most steps take this fast path.
 
-        `sort` and `release` would have the same effect.
+        It has the same effect as `sort` and `release`.
         """
         o, previous = observation, self.previous
         time = now.wall if o.time is None else o.time
@@ -336,7 +336,7 @@ class Session:
                 self._emit(End(released.episode, terminated=released.terminated))
                 self.previous = None
                 if self._adapter.acting(self.policy) not in {None, "nominal"}:
-                    self.policy = None  # a takeover ends with its episode; an unknown policy still blinds
+                    self.policy = None  # a takeover ends with its episode; an unknown policy still blinds the agent
                 return ()
             case Discarded(entry=entry):
                 detail = f"seq {entry.seq} of episode {entry.episode!r} is after the end of the episode"

@@ -1,4 +1,4 @@
-"""Timers: at most one time per agent, at which the agent is due even if it sends no message."""
+"""Timers: for each agent at most one time at which the agent is due even if it sends no message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Map an observation to a world with numbers: to features and inputs in range, or to the reason why it is no step."""
+"""Map an observation to the features and inputs of a world with numbers, or to the reason why it is no step."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class WorldAdapter(Adapter):
     def _likely(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> Floats | None:
         """Return nominal's probabilities at a step, computed once per step; None if the policy fails."""
         if self._asked[0] != (state, inputs):
-            likely: Floats | None = None  # verdicts need the policy too, so they are undecided, with the reason
+            likely: Floats | None = None  # if this policy fails, verdicts are undecided and give the reason
             with suppress(MonitorError):
                 likely = self._nominal.likely(self._nominal.seen(state, inputs))
             self._asked = (state, inputs), likely

@@ -1,6 +1,6 @@
 """Values passed between packages of the monitor.
 
-They are frozen, and fast to create, because each message creates several of them.
+They are frozen. They must be fast to create, because each message creates several of them.
 
 Times are in seconds: `wall` since the epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1]. The modules in
 the order of processing: `specs` says what to monitor. A message becomes an `Observation`, and an observation becomes a

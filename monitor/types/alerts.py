@@ -17,7 +17,7 @@ class Threshold(msgspec.Struct, frozen=True):
     """Threshold with which a value is compared."""
 
     comparison: Literal["<", "<=", ">=", ">"]
-    """Relation of the value to the bound with which the formula holds."""
+    """The formula holds if the value has this relation to the bound."""
     bound: float
     """A probability in [0, 1], or an expected reward."""
 
@@ -46,13 +46,13 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     helps_now: bool | None
     """True if handing over now meets the goal and carrying on does not. For `handover(...)`: true if handing over now
     meets the goal, so that it is not too late. For a comparison of `delta(policy,nominal)@0`: true if it holds. `null`:
-    not known. This is so while blind (with `model_doubt`, only instead of false), for a verdict without a `profile` or
-    a sampled `delta`, and if the answer depends on what was never recorded. On a learned model false only if the
-    credible band excludes the opposite and no problem with the model is known.
+    not known, for one of four reasons: the formula is blind (`model_doubt` only replaces false); the verdict has no
+    `profile`; a `delta` was sampled; or the answer depends on pairs that were never recorded. On a learned model it is
+    false only if the credible band excludes the opposite and no problem with the model is known.
     """
     latest_useful: int | None
-    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: at none, or not known. For
-    `handover(...)` and `delta(...)`: 0 or `null`.
+    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: it would have
+    helped at no step, or this is not known. For `handover(...)` and `delta(...)`: 0 or `null`.
     """
     extremes: tuple[float, float] | None = None
     """Least and greatest value of handing over now, over all possible outcomes of pairs that were never recorded; left
@@ -98,9 +98,9 @@ class Alert(msgspec.Struct, frozen=True):
 
     `verdict` is the newest verdict, `figures` has its numbers, and `fired` has the numbers of the verdict on which the
     alarm fired. `seq`, `time`: step of the newest verdict. `first_seq`, `since`: step and time of the first bad
-    verdict. Times are seconds since the epoch. For the evidence, and not published: `path`: the (state, action)
-    pairs of the verdict's path; `acted`: the policies that acted at these pairs (empty: always nominal); `inputs`: the
-    recorded inputs (empty: the model has none).
+    verdict. Times are seconds since the epoch. Three fields are for the evidence and are not published. `path`: the
+    (state, action) pairs of the verdict's path. `acted`: the policies that acted at these pairs (empty: always
+    nominal). `inputs`: the recorded inputs (empty: the model has none).
     """
 
     id: str

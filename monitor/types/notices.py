@@ -13,7 +13,8 @@ from monitor.types.verdicts import Verdict
 
 TakeoverOutcome = Literal["needed", "needless", "harmful", "futile", "undecided"]
 """Judgement of a takeover. `needed`: the goal was met, and the deployed policy would have missed it; `needless`: the
-deployed policy would have met it too; `harmful`: only the deployed policy would have met it; `futile`: both miss it.
+deployed policy would have met it too; `harmful`: only the deployed policy would have met it; `futile`: the goal was
+missed, and the deployed policy would have missed it too.
 """
 
 
@@ -96,9 +97,9 @@ class RewardMismatch(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """`count` due evaluations of a formula were skipped; the path is complete all the same.
+    """`count` due evaluations of a formula were skipped; the path is complete nevertheless.
 
-    An alarm that only the skipped evaluations would have raised was not raised.
+    An alarm is missing if only the skipped evaluations would have raised it.
     """
 
     agent: str

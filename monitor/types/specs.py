@@ -1,4 +1,4 @@
-"""What is to be monitored, and how: formulas, alarms, sampling, bands, the stream, and the test of the model."""
+"""Settings of what to monitor and how: formulas, alarms, sampling, bands, the stream, and the test of the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 AlarmWhen = Literal["fails", "holds", "regret", "unavoidable"]
-"""The answer that is bad for the alarm."""
+"""The answer that the alarm counts as bad."""
 
 AlarmOnlyIf = Literal["robust"]
 """Condition under which a bad answer counts."""
@@ -50,7 +50,9 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     when: AlarmWhen | None = None
     """The bad answer. If absent: `regret` for `regret(...)`, else `fails`. `unavoidable` also fires on regret."""
     step: Annotated[float, Meta(ge=0)] = 0.05
-    """While the alarm fires, a new revision is published if the value differs by more than this from the last one."""
+    """While the alarm fires, a new revision is published when the value differs from the last published value by more
+    than this.
+    """
     only_if: AlarmOnlyIf | None = None
     """If `robust`, a bad verdict counts only if no model in its widest band changes it; any other bad verdict is
     ignored. Needs `causal_model` `any` or `stable`.
@@ -95,9 +97,9 @@ class BandSettings(msgspec.Struct, frozen=True):
     """Settings for the bands of a learned model; `monitor.evaluation` checks them."""
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
-    """Number of models drawn from the posterior. The answer is evaluated exactly on each of them twice: with everything
-    that was never observed as bad as possible, and as good as possible. In a world with numbers: largest number of fits
-    that are used.
+    """Number of models drawn from the posterior. On each model the answer is evaluated exactly, and twice: once with
+    the worst and once with the best outcome of everything that was never observed. In a world with numbers: largest
+    number of fits that are used.
     """
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of the draws; the same seed draws the same models."""
@@ -106,8 +108,8 @@ class BandSettings(msgspec.Struct, frozen=True):
     delta: Rate = 0.05
     """Probability that the guaranteed band misses the true value, for all answers together."""
     doubt: str = ""
-    """Why the model must not be relied on if it says that handing over, or carrying on, does not suffice; empty if
-    there is no such reason. `cfmon init` writes the problems of the model here. Only verdicts with bands use this text.
+    """Reason to doubt the model when it denies that handing over, or carrying on, meets the goal; empty if there is
+    none. `cfmon init` writes the problems of the model here. Only verdicts with bands use this text.
     """
 
 
@@ -135,7 +137,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     labels: tuple[tuple[str, str], ...] = ()
     """Pairs of a label and the words that replace it in sentences."""
     actions: tuple[tuple[str, str], ...] = ()
-    """Pairs of an action and the words for it in sentences: by its name in the model, or its number if it has none."""
+    """Pairs of an action (its name in the model, or its number if it has no name) and the words for it in sentences."""
     bands: BandsWhen = "auto"
     """Selects the verdicts on a learned model that get a credible band and a support. `auto`: verdicts that miss the
     goal, and all verdicts while the alarm is pending or fires. Also `always` and `off`.
@@ -152,7 +154,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all that changes an alarm, with the type of `every`; no words, `recourse` or `runbook`."""
+        """Return all fields that affect alarms, and the type of `every`; words, `recourse` and `runbook` do not."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
@@ -167,14 +169,16 @@ class StreamSettings(msgspec.Struct, frozen=True):
     reorder_wait: float = 0.5
     """Maximum time that later steps wait for a missing step."""
     stale_after: float = 5.0
-    """Silence in an episode after which an agent's formulas are marked `stale`; steps may wait that long, too."""
+    """Silence in an episode after which an agent's formulas are marked `stale`; also how long a step may wait to be
+    evaluated before the formulas are marked `deadline`.
+    """
     idle_after: float = 900.0
-    """Silence between episodes after which an agent's formulas are marked `idle`: it has finished, or has failed."""
+    """Silence between episodes after which an agent's formulas are marked `idle`: the agent has finished or failed."""
     forget_after: float = 3600.0
     """Silence after which an agent is forgotten, with its alerts and metrics."""
     max_lag: float = 2.0
-    """Alarms on steps older than this are marked `late`. If more steps arrive than can be evaluated, and they have
-    waited half as long, evaluations are skipped.
+    """Alarms on steps older than this are marked `late`. If more steps arrive than can be evaluated, and steps have
+    waited for half of this time, evaluations are skipped.
     """
     agents: Positive = 1000
     """Maximum number of agents. Further agents are refused, counted and reported, unless an agent that sent few steps
@@ -183,8 +187,9 @@ class StreamSettings(msgspec.Struct, frozen=True):
     pending: Positive = 100_000
     """Maximum number of unevaluated steps of one agent; if there are more, all of them are dropped."""
     encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = "index"
-    """Form of the agents' states: numbers, names, values of variables, floats (and texts) to be sorted into the model's
-    bins or assigned to the nearest centre, or the features of a world with numbers.
+    """Form of the agents' states. `index`: numbers. `name`: names. `valuation`: values of variables. `bins`, `nearest`:
+    floats (and texts), which are sorted into the model's bins or assigned to the nearest centre. `features`: the
+    features of a world with numbers.
     """
     policies: Mapping[str, str] = {}
     """The known policies: digest of the ONNX file -> name. An agent that reports another digest is blind; if the map is

@@ -63,10 +63,10 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is allowed
     in the last message of an episode, and if states are hidden. `time`: the agent's clock, seconds since the epoch.
     `reward`: reward of the transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`:
-    recorded inputs of a world with numbers. `observation`: if the model has hidden states, sent in place of `state`,
-    which is then None; None means that the sensor gave no observation. `truth`: the true state beside an observation,
-    if it is known; no verdict uses it, only `cfmon report`. In Python, numpy numbers and arrays count as numbers and
-    lists.
+    recorded inputs of a world with numbers. `observation`: on a model with hidden states, it is sent in place of
+    `state`, which is then None; if it is None too, the sensor gave no observation. `truth`: the true state, if it is
+    sent beside an observation; only `cfmon report` uses it, no verdict does. In Python, numpy numbers and arrays count
+    as numbers and lists.
     """
 
     agent: str

@@ -36,7 +36,7 @@ UNEXAMINED: Final = "other decisions are examined only where the state is seen a
 """Reason of an unknown recourse if states are hidden or policies have a memory."""
 
 MOST_BELIEVED: Final = 5
-"""Largest number of states of the belief in a verdict."""
+"""Largest number of states that the belief in a verdict lists."""
 
 BELIEF_DIGITS: Final = 9
 """Decimals by which the likeliest states are ordered, so that rounding does not decide between equally likely
@@ -51,12 +51,12 @@ class RestsOn(msgspec.Struct, frozen=True, gc=False):
     steps that the world was learned from.
     """
     rare: float | None
-    """Fraction of the value's expected uses of pairs that falls on pairs recorded fewer than 5 times; `null` in a world
-    with numbers.
+    """Of all expected uses of pairs in the value, the fraction with a pair that was recorded fewer than 5 times;
+    `null` in a world with numbers.
     """
     never: float
-    """Probability of reaching a pair that was never recorded before the value is decided. In a world with numbers:
-    fraction of draws that take an action outside the range in which this action was recorded.
+    """Probability that a pair that was never recorded is reached while the value is still open. In a world with
+    numbers: fraction of draws that take an action outside the range in which this action was recorded.
     """
 
 
@@ -104,9 +104,9 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """On a learned model: smallest number of visits among the rows that contribute 90 % of the answer. Left out
     otherwise."""
     rests_on: RestsOn | None = None
-    """On a learned model: recordings on which the value rests; for a difference of two worlds, in the first world. In a
-    world with numbers, if the goal is missed, and for `handover(...)`: recordings behind the value of handing over now.
-    Left out otherwise.
+    """On a learned model: recordings on which the value rests; for a difference of two worlds, those of the first
+    world. In a world with numbers: for `handover(...)`, and if the goal is missed, recordings behind the value of
+    handing over now. Left out otherwise.
     """
 
 
@@ -134,7 +134,7 @@ class Bands(msgspec.Struct, frozen=True):
     """Settings of the bands of a learned model. With these and the path, the bands can be computed again."""
 
     draws: int = 0
-    """Number of posterior models for the credible band; 0 if no band was requested, or if it is that of a world."""
+    """Number of posterior models for the credible band; 0 without a requested band, and in a world with numbers."""
     seed: int = 0
     """Seed of these models."""
     level: float | None = None
@@ -148,8 +148,7 @@ class Bands(msgspec.Struct, frozen=True):
     fits: int = 0
     """In a learned world with numbers: number of fits to resampled recordings that give the credible band."""
     doubt: str = ""
-    """`bands.doubt` of the configuration: why the model must not be relied on if it denies something; otherwise empty.
-    """
+    """`bands.doubt` of the configuration: reason to doubt the model when it denies something; otherwise empty."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -271,8 +270,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     bands: Bands | None = None
     """How the bands were computed."""
     recourse: Recourse | None = None
-    """For `regret(...)` whose goal is missed: whether other decisions could have met the goal; left out otherwise, and
-    if this was not examined.
+    """For `regret(...)` with a missed goal: whether other decisions could have met the goal. Left out otherwise, and if
+    this was not examined.
     """
     profile_extremes: ProfileExtremes = ()
     """Extremes of the values in `profile`, from offset 0 on: least and greatest under nominal, then least and greatest

@@ -1,4 +1,4 @@
-"""Checks of all results of a world: their shapes, their ranges, and that `invert` is the inverse of `step`."""
+"""Check the shapes and ranges of all results of a world, and that `invert` is the inverse of `step`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from monitor.worlds.protocol import World
 
 TOLERANCE: Final = 1e-6
 """Tolerance between an observed state and the state to which its noise leads; relative for numbers above 1. Noise near
-0 or 1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard deviations.
+0 or 1 is only known to 1e-16. At six standard deviations, a normal quantile turns this error into 1e-8.
 """
 WITHIN: Final = (0.5, 1e-3, 1.0 - 1e-3)
 """Positions in an interval of noise that are tested: any noise in the interval must lead to the observed state."""
@@ -36,7 +36,7 @@ class CheckedWorld:
     """A `World` in the form that the engines use. Raises ModelError if its description is incomplete or malformed.
 
     If a result of the user's code breaks the contract, ModelError names the call. `abduce` raises PathError instead,
-    because there the path may be wrong too.
+    because the cause may also be a wrong path.
     """
 
     def __init__(self, world: World, content: bytes = b"") -> None:
@@ -111,9 +111,9 @@ class CheckedWorld:
         return marks.astype(np.bool_, copy=False)
 
     def unrecorded(self, states: Floats, actions: Ints, inputs: tuple[float, ...] | Floats) -> Bools:
-        """Return for which of n pairs the world extrapolates, because the action was not recorded at such numbers, [n].
+        """Return for each of n pairs whether the world extrapolates, [n].
 
-        The world must have `learned_from`.
+        It extrapolates if the action was not recorded at such numbers. The world must have `learned_from`.
         """
         given = np.empty((len(states), len(self.inputs)))
         given[:] = inputs
@@ -121,7 +121,7 @@ class CheckedWorld:
         return ~known.astype(np.bool_, copy=False)
 
     def recorded_numbers(self, chances: Floats) -> Floats:
-        """Return features and inputs [n, f + i] within the recorded ranges of an action, from uniform [n, 1 + f + i].
+        """Return features and inputs [n, f + i] in the recorded ranges of an action; `chances`: uniform [n, 1 + f + i].
 
         The first number of each row chooses the action, with its recorded frequency. Without `learned_from` the result
         is empty, [0, f + i].

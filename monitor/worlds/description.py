@@ -1,4 +1,4 @@
-"""Checks of a world's description: features, inputs and names, and the ranges of many rows of numbers."""
+"""Check a world's description (features, inputs, names), and whether rows of numbers are in their ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Ranges:
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self._features = features
-        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # finds NaN too
+        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # finite ends find infinity too
         self._high = np.array([min(each.high, LARGEST_NUMBER) for each in features])
         self._whole = np.flatnonzero([each.whole for each in features])
         self._any = (self._low.max(), self._high.min()) if features and not len(self._whole) else (np.inf, -np.inf)
@@ -59,8 +59,8 @@ def names_listed(given: object, what: str, least: int = 1) -> tuple[str, ...]:
 def features_driven(given: object, features: Sequence[Feature], noise: int) -> tuple[int, ...] | None:
     """Return, for each number of the noise, the number of the feature that it drives; None if `given` is None.
 
-    `given`: names or numbers of features. Raises ModelError unless it has one known feature for each of the `noise`
-    numbers.
+    `given`: names or numbers of features. Raises ModelError unless there is one known feature for each of the
+    `noise` numbers.
     """
     if given is None:
         return None

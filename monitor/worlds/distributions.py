@@ -1,4 +1,4 @@
-"""Distributions of noise, as quantile functions. So noise is a function of a uniform number and can be inverted."""
+"""Noise distributions as quantile functions: noise is then an invertible function of a uniform number."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from monitor.arrays import Floats
 from monitor.errors import ModelError
 
 KNOTS: Final = 2048
-"""Number of points in the table of an empirical distribution. Its wide part has half as many further points."""
+"""Number of points in the table of an empirical distribution. For its wide part (`WIDE`), half as many are added."""
 AT_ONCE: Final = 20_000
 """Number of pairs of a point and a residual that are evaluated at once."""
 TAIL: Final = 8.0
-"""Range of a table around the centre of a normal distribution, in standard deviations. Less than 1e-15 is outside."""
+"""Half-width of a table's range around a normal distribution's centre, in standard deviations. On each side, less than
+1e-15 of the probability is outside."""
 UNSEEN: Final = 0.001
-"""Probability of the wide normal distribution under the residuals."""
+"""Weight of the wide normal distribution that is mixed with the smoothed residuals."""
 WIDE: Final = 4.0
 """Standard deviation of the wide normal distribution, as a multiple of the residuals' standard deviation."""
 
@@ -66,7 +67,7 @@ class Student:
 class Empirical:
     """Residuals smoothed by a normal kernel (Silverman 1986), as a table with linear interpolation between its knots.
 
-    A thousandth of the probability is a wide normal distribution. So numbers between or beyond the residuals are
+    A wide normal distribution has a thousandth of the probability. So numbers between or beyond the residuals are
     unlikely, not impossible.
 
     Args:

@@ -17,8 +17,9 @@ OFFERED = "random, uniform, normal, standard_normal, exponential, integers or ch
 class GivenNoise:
     """Stand-in for `numpy.random.Generator` in one step of a simulator. Each draw uses the next of the given numbers.
 
-    A draw increases with its number. So a world can be inverted if each draw moves a feature up or down. The methods
-    work like the methods of the generator. Any other method, and a draw after the last number, raises ModelError.
+    A draw increases with its uniform number. So a world can be inverted if each draw moves a feature up or down.
+    The methods work like the methods of the generator. Any other method, and a draw after the last number, raises
+    ModelError.
 
     Args:
         u: uniform numbers [m] in (0, 1).
@@ -49,12 +50,15 @@ class GivenNoise:
         return -scale * np.log1p(-self._next(size, scale))
 
     def integers(self, low: Any, high: Any = None, size: Any = None, *, endpoint: bool = False) -> Any:  # noqa: ANN401 - likewise
-        """Return whole numbers from `low` (0 if it is the only bound) to below `high`."""
+        """Return whole numbers from `low` to below `high`, or to `high` with `endpoint`.
+
+        With one bound, the range is from 0 to this bound.
+        """
         low, high = (0, low) if high is None else (low, high)
         return low + np.floor((high + endpoint - low) * self._next(size, low, high)).astype(np.int64)
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:  # noqa: ANN401, FBT001, FBT002 - likewise
-        """Return elements of `a`, or numbers below it, with the probabilities `p`."""
+        """Return elements of `a`, or whole numbers from 0 to below a number `a`, with the probabilities `p`."""
         if not replace and size is not None:
             raise ModelError(f"{self._whose}: choice without replacement takes draws that depend on each other")
         values = np.arange(a) if isinstance(a, int | np.integer) else np.asarray(a)

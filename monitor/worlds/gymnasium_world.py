@@ -16,7 +16,7 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.simulator_world import SimulatorWorld
 
 COMPARED: Final = 1000
-"""Number of free steps of the environment with which the world is compared when it is made."""
+"""Number of free steps of the environment; a new world is compared with each of them."""
 
 
 class _Run(NamedTuple):
@@ -33,7 +33,8 @@ class GymnasiumWorld(SimulatorWorld):
     """Base class of a `World` that is a Gymnasium environment. A subclass has `make`, the description and the labels.
 
     When the world is made, the environment is compared with itself: it runs for 1,000 random steps; then it is set to
-    each visited state and stepped once. Everything except state and random numbers is as after `reset(seed=0)`.
+    each visited state and stepped once. At each step of the world, everything except state and random numbers is as
+    after `reset(seed=0)`.
 
     Raises:
         ModelError: actions are not discrete, or their number differs from the names; the state cannot be read or set;
@@ -109,7 +110,7 @@ class GymnasiumWorld(SimulatorWorld):
             yield _Run(state, action, noise, self._state(), bool(terminated))
 
     def _compare(self, run: _Run) -> None:
-        """Raise ModelError unless a step of the world has the result of the environment's step, also its end."""
+        """Raise ModelError unless the world's step has the same next state and end as the environment's step."""
         for state, ended in ((run.state, False), (run.successor, run.ended)):
             if ended != bool(self.ended(state[np.newaxis])[0]):
                 ends, holds = ("ends", "no label") if ended else ("does not end", "a label")

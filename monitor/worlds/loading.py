@@ -1,4 +1,4 @@
-"""Loading of a world from a class, an instance, or the path of a manifest."""
+"""Load a world from a class, an instance, or the path of a manifest."""
 
 from __future__ import annotations
 

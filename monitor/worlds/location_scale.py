@@ -26,7 +26,7 @@ from monitor.worlds.resampling import ResampledInputs
 from monitor.worlds.world_manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Noise, WorldManifest, read_manifest
 
 UNLIKELY = 1e-6
-"""A feature whose noise has a smaller probability is named as the reason for an impossible step."""
+"""If the probability of a feature's noise is below this, the feature is named as the reason for an impossible step."""
 SUM_TOLERANCE = 1e-5
 """Tolerance for the sum of probabilities, which are 32-bit floats."""
 
@@ -191,7 +191,7 @@ class LocationScale:
         return w
 
     def recorded(self, x: Floats, a: Ints, w: Floats) -> Bools:
-        """Return for which of n steps the action was recorded at such numbers, [n].
+        """Return for each of n steps whether the action was recorded at such numbers, [n].
 
         Each number is tested separately.
         """
@@ -199,7 +199,7 @@ class LocationScale:
         return np.asarray(((low[a] <= given) & (given <= high[a])).all(axis=1))
 
     def recorded_numbers(self, chances: Floats) -> Floats:
-        """Return features and inputs [n, f + i] in the recorded ranges of an action, from uniform [n, 1 + f + i]."""
+        """Return features and inputs [n, f + i] in the recorded ranges (see `CheckedWorld.recorded_numbers`)."""
         low, high = self._recorded
         action = np.searchsorted(np.cumsum(self._recorded_steps) / self.learned_from, chances[:, 0])
         within = np.array([(each.low, each.high) for each in (*self.features, *self.inputs)]).T
@@ -214,7 +214,7 @@ class LocationScale:
         return self._conditions[label](x)
 
     def _fit(self, pinned: File, described: WorldManifest, content: Callable[[File], bytes]) -> LocationScale:
-        """Return the world of a fit's manifest. The files are in the folder of this manifest."""
+        """Return the world of a fit's manifest. The fit's files are in the same folder as its manifest."""
         folder, where = PurePosixPath(pinned.file).parent, f"{self._where}, {pinned.file}"
         manifest = read_manifest(content(pinned), where)
         if manifest.fits or manifest.recorded_inputs or manifest.reward:
@@ -255,7 +255,7 @@ class LocationScale:
 
 
 def _recorded_ranges(manifest: WorldManifest) -> tuple[Floats, Floats]:
-    """Return the ends [A, f + i] of the ranges in which each action was recorded; empty ranges if it never was."""
+    """Return the ends [A, f + i] of the ranges in which each action was recorded; without recordings, empty ranges."""
     names = [each.name for each in (*manifest.features, *manifest.inputs)]
     low, high = np.full((2, len(manifest.actions), len(names)), np.inf)
     high *= -1.0
@@ -281,7 +281,7 @@ class _Number:
         return np.clip(value, self._spec.low, self._spec.high) if self._spec.clip else value
 
     def departure(self, location: float, scale: float, value: float) -> tuple[float, str]:
-        """Return the probability of noise at least as extreme as a value's noise, and the value's distance in words."""
+        """Return the probability of noise at least as extreme as a value's noise, and a sentence about the value."""
         at, by, to = (np.array([each]) for each in (location, scale, value))
         shown = self._spec.feature.shown(value)
         if self.noise is None or not scale:

@@ -90,7 +90,7 @@ def numbers_of(given: Any, named: Sequence[Feature], what: str) -> tuple[float, 
 
 
 def with_inputs(states: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
-    """Join states [n, f] with inputs [i] or [n, i] to [n, f + i], on which a policy that sees inputs decides.
+    """Join states [n, f] with inputs [i] or [n, i] to [n, f + i], the observations of a policy that sees inputs.
 
     >>> with_inputs(np.array([[1.0], [2.0]]), (7.0,)).tolist()
     [[1.0, 7.0], [2.0, 7.0]]

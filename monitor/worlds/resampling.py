@@ -1,4 +1,4 @@
-"""Future inputs, resampled from recorded inputs: a step is followed by inputs that once followed similar inputs.
+"""Resample future inputs from recorded inputs: a step gets inputs that once followed similar inputs.
 
 This is a nearest-neighbour bootstrap (Lall & Sharma, "A nearest neighbor bootstrap for resampling hydrologic time
 series", 1996) of whole stretches. A draw selects one of the recorded steps whose inputs are nearest to the last
@@ -21,18 +21,18 @@ EPISODE: Final = "episode"
 """Name of the column with the number of the recording; it comes before the columns of the inputs."""
 MOST_RECORDED: Final = 100_000
 MOST_BYTES: Final = 1 << 25
-"""Largest number of recorded steps, and of bytes of their file. At each message, all steps are compared with the last
-observed inputs."""
+"""Limits for the recorded steps and for the bytes of their file. At each message, all recorded steps are compared with
+the last observed inputs."""
 HELD: Final = 8
-"""Number of observed inputs whose stretches are cached; all worlds that a verdict compares use the same stretches."""
+"""Number of observed inputs for which stretches are cached. All worlds compared by a verdict use the same stretches."""
 
 
 class ResampledInputs:
     """Recorded inputs, from which later inputs are drawn.
 
     Args:
-        content: a CSV file with a column for each input, in order. Each row is the step after the row above, unless a
-            first column `episode` has another number there.
+        content: a CSV file with a column for each input, in order. Each row is the step after the previous row. An
+            optional first column `episode` has a new number where another recording begins.
         inputs: the inputs.
         where: name of the file in messages.
 
@@ -45,7 +45,7 @@ class ResampledInputs:
         self._followed = np.flatnonzero(~self._is_last)
         if not len(self._followed):
             raise ModelError(f"world {where}: no row follows another one of its episode; record inputs step by step")
-        # Rounded, because the referee repeats the draws, and its order of summation must select the same neighbours.
+        # Rounded, so that the referee, which sums in another order, selects the same neighbours for the same draws.
         with np.errstate(over="ignore", invalid="ignore"):
             spread = np.array([float(f"{column.std():.4g}") for column in self._rows.T])
         if not np.isfinite(spread).all():
@@ -63,14 +63,14 @@ class ResampledInputs:
         return np.asarray(self._rows[places[(u * len(places)).astype(np.int64)]])
 
     def _begun(self, w: tuple[float, ...]) -> list[Ints]:
-        """Return a list whose first entry has the rows [k] that may follow inputs w; it grows with the steps ahead."""
+        """Return a list with one entry: the rows [k] that may follow inputs w. `resample` appends later steps' rows."""
         return [self._nearest(w) + 1]
 
     def _nearest(self, w: Sequence[float]) -> Ints:
         """Return the rows nearest to w, among the rows that have a next row.
 
-        Their number is the square root of the number of such rows. Among rows with the same distance as the last
-        selected row, the selected rows are spread evenly over the recordings.
+        Of n rows that have a next row, the sqrt(n) nearest are selected. If too many rows have the largest selected
+        distance, the selected ones among them are spread evenly over the recordings.
         """
         apart = np.zeros(len(self._followed))
         with np.errstate(over="ignore"):  # distances that overflow count as equal
@@ -84,7 +84,7 @@ class ResampledInputs:
         return np.asarray(self._followed[np.sort(np.concatenate([nearer, spread]))])
 
     def _following(self, places: Ints) -> Ints:
-        """Return the next rows. At the end of an episode, a row comes next that followed similar inputs."""
+        """Return the next rows. The last row of an episode is followed by a row that once followed similar inputs."""
         following = places + 1
         for n in np.flatnonzero(self._is_last[places]).tolist():
             following[n] = self._continuation(int(places[n]))

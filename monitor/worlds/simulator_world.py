@@ -17,8 +17,8 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.protocol import Feature
 
 NARROW: Final = 1e-9
-"""An interval of noise of at most this width, relative to its distance from 0 and 1, counts as a point. Rounding
-of floats leaves less, unless the noise is so near to 1 that it has hardly any digits.
+"""An interval of noise of at most this width, relative to its distance from 0 and 1, counts as a point. Float
+rounding leaves narrower intervals, unless the noise is so near to 1 that its distance from 1 has hardly any digits.
 """
 FINEST: Final = 8.0 * np.finfo(np.float64).eps
 """Relative precision of the search for the ends of an interval."""
@@ -113,7 +113,7 @@ class SimulatorWorld(ABC):
 
 
 def _interval(value: Callable[[float], float], wanted: float) -> tuple[float, float]:
-    """Return the ends of the noise for which a monotone `value` equals `wanted`; 0, 0 or 1, 1 if there is none."""
+    """Return the ends of the noise for which a monotone `value` equals `wanted`; (0, 0) or (1, 1) if none does."""
     sign = 1.0 if value(LARGEST) >= value(SMALLEST) else -1.0
     low = _least(lambda u: sign * (value(u) - wanted) >= 0.0)
     high = _least(lambda u: sign * (value(u) - wanted) > 0.0)

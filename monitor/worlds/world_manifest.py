@@ -183,7 +183,7 @@ class WorldManifest(_Strict):
         return self
 
     def described_by(self, world: WorldManifest) -> WorldManifest:
-        """Return this manifest, of a fit, with the ranges and labels of `world`, which a user may have corrected."""
+        """Return this manifest of a fit with the ranges and labels of `world`, where a user may have corrected them."""
         described = {(each.name, each.values): each for each in world.features}
         features = tuple(
             described.get((each.name, each.values), each).model_copy(update={"probabilities": each.probabilities})
@@ -200,7 +200,7 @@ class WorldManifest(_Strict):
 
 
 def read_manifest(content: bytes, where: str) -> WorldManifest:
-    """Read the manifest in the bytes of a YAML file, which messages call `where`. Raises ModelError in one line."""
+    """Read the manifest in the bytes of a YAML file. Raises ModelError with one line, which calls the file `where`."""
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
         return WorldManifest.model_validate(given)

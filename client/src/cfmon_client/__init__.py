@@ -1,7 +1,7 @@
 """The agent's side of the counterfactual monitor: publish steps, receive alerts.
 
-The names below are the public API. Each is loaded on first use, so that a wrapper's library is needed only by who uses
-the wrapper.
+The names below are the public API. Each is loaded on first use, so you need a wrapper's library only if you use the
+wrapper.
 """
 
 from __future__ import annotations

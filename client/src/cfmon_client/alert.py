@@ -1,7 +1,7 @@
-"""An alert as a value, and how it is read from the message on `cfmon/alerts/<agent>/<formula>`.
+"""Read an alert from a message on `cfmon/alerts/<agent>/<formula>`.
 
-The message is described in docs/messages/alert.md. Keys that are not listed here are in
-`Alert.document`: a newer monitor may add some.
+docs/messages/alert.md describes the message. Keys without a field here, which a newer monitor may add, are in
+`Alert.document`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The relation of value to bound under which the formula holds."""
+    """The formula holds if the value has the relation `comparison` to the bound."""
 
     comparison: str
     bound: float
@@ -41,7 +41,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Alternative:
-    """The same quantity under the other policy. `name`: a policy, `do(action)` or `model:name`."""
+    """The formula's value under the other policy. `name`: a policy, `do(action)` or `model:name`."""
 
     name: str
     value: float | None
@@ -50,7 +50,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Offset:
-    """Both values for a takeover `offset` steps ago; 0 is now."""
+    """The nominal and the alternative value for a takeover `offset` steps ago; 0 is now."""
 
     offset: int
     nominal: float | None
@@ -62,7 +62,7 @@ class Handover:
     """Effect of handing over now.
 
     `helps_now`: True if handing over now meets the threshold and carrying on does not; None: not known.
-    `latest_useful`: smallest number of steps ago at which handing over would have helped; None: never, or not known.
+    `latest_useful`: smallest number of steps ago at which handing over would have helped; None: at no step, or unknown.
     """
 
     policy: str
@@ -83,7 +83,7 @@ class Fired:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where the evidence of the verdict on which the alarm fired is: `path`, over HTTP at the monitor."""
+    """Evidence of the verdict on which the alarm fired. `path`: its path on the monitor's HTTP server."""
 
     id: str
     path: str
@@ -96,18 +96,18 @@ class Alert:
     Attributes:
         id: Identifies the alarm; the same in all its messages.
         revision: Grows with each change.
-        state: `firing`, or how it closed: `resolved` (the goal is met again), `ended` (the episode ended), `removed`
-            (the formula was changed or removed).
-        blind: Why the formula cannot be evaluated now, or why its result is flagged; None if it is neither.
-        outcome: Of `regret(...)`; None for every other formula.
-        value: The agent's own value, by the newest verdict.
+        state: `firing`, or how the alarm closed: `resolved` (the goal is met again), `ended` (the episode ended),
+            `removed` (the formula was changed or removed).
+        blind: Why the formula cannot be evaluated now, or why its result is marked; None if there is no reason.
+        outcome: Outcome of `regret(...)`; None for every other formula.
+        value: The agent's own value in the newest verdict.
         effect: `alternative.value` minus `value`.
-        robust: True if no causal model of the requested class changes the answer; None if none was requested.
-        handover: None if there is nothing to hand over to, and unless the alarm fires.
+        robust: True if no causal model of the requested class changes the answer; None if no class was requested.
+        handover: Effect of handing over now; None if there is nothing to hand over to, or if the alarm does not fire.
         seq: The step of the newest verdict, in `episode`.
-        time_unix, since_unix, sent_unix: Seconds since the epoch: of the newest change, of the first bad
-            verdict, and of the sending of this message.
-        late: The newest step was old when it came to the monitor.
+        time_unix, since_unix, sent_unix: When the alarm last changed, when the first bad verdict came, and when this
+            message was sent, in seconds since the epoch.
+        late: True if the newest step was already old when the monitor received it.
         summary: What happened, how bad it is, and what to do, in sentences.
         document: The whole message, as decoded JSON.
     """
@@ -188,7 +188,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, Any, bool], ...]:
 
 
 def _read(hint: Any, value: object, where: str) -> object:  # noqa: ANN401 - any annotation of the classes above
-    """Return a decoded JSON value as the type that an annotation names. AlertError if it is of another type."""
+    """Return a decoded JSON value as the type that an annotation names. Raises AlertError if the type differs."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in {Union, types.UnionType}:
         return _read_one_of(arguments, value, where)

@@ -1,4 +1,4 @@
-"""Address of the broker and the client's credentials, in a value that does not print secrets.
+"""Address of the broker and the client's credentials. Printing a `Broker` shows no secrets.
 
 Files are read again at each connection, so certificates and passwords can be rotated without a restart.
 """
@@ -26,17 +26,17 @@ class Broker:
 
     Args:
         url: The broker's URL. The default ports are 1883 and, with TLS, 8883.
-        username: Takes precedence over the one in the URL.
-        password: Takes precedence over the one in the URL.
+        username: User name; takes precedence over the user name in the URL.
+        password: Password; takes precedence over the password in the URL.
         username_file: File with one line of text, instead of `username`.
         password_file: File with one line of text, instead of `password`.
         ca: PEM file of the broker's CA; by default the system's CAs are trusted.
         certificate: PEM file of the client's own certificate.
-        key: PEM file of its key, if that is not in the file of the certificate.
+        key: PEM file of the certificate's key, if the key is not in the file of the certificate.
 
     Raises:
-        ClientError: The URL is not one, or a file cannot be read. The message does not repeat the URL, which may
-            contain a password.
+        ClientError: The URL is not a broker's URL, or a file cannot be read. The message does not repeat the URL,
+            because it may contain a password.
 
     >>> Broker("mqtt://localhost").address
     'mqtt://localhost:1883'
@@ -86,7 +86,7 @@ class Broker:
         return f"{'mqtts' if self.tls else 'mqtt'}://{host}:{self.port}"
 
     def credentials(self) -> tuple[str | None, str | None]:
-        """Return the current user and password. ClientError if a file cannot be read."""
+        """Return the current user name and password. Raises ClientError if a file cannot be read."""
         parts = _parse(self.url)
         username = _secret(self.username_file, "username_file") or self.username or _decoded(parts.username)
         password = _secret(self.password_file, "password_file") or self.password or _decoded(parts.password)
@@ -129,7 +129,7 @@ class Broker:
 
 
 def as_broker(broker: Broker | str) -> Broker:
-    """Return a broker given as a value or as a URL. ClientError if it is neither."""
+    """Return a broker that is given as a `Broker` or as a URL. Raises ClientError for anything else."""
     if isinstance(broker, Broker):
         return broker
     if isinstance(broker, str):
@@ -159,7 +159,7 @@ def _decoded(text: str | None) -> str | None:
 
 
 def _readable(path: str | os.PathLike[str], name: str) -> None:
-    """Raise ClientError naming the unreadable file, which OpenSSL would not."""
+    """Raise ClientError if a file is unreadable. The message names the file; OpenSSL's message would not."""
     try:
         Path(path).open("rb").close()
     except OSError as error:

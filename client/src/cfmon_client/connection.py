@@ -1,4 +1,4 @@
-"""Connections to the broker: their settings, the pause before the next attempt, and what their errors mean."""
+"""Settings of connections to the broker, the pause before the next attempt, and a limit on repeated warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FAILURES", "LOG", "Backoff", "LimitedLog", "connection"]
 LOG: Final = logging.getLogger("cfmon_client")
 
 FAILURES: Final = (aiomqtt.MqttError, OSError, ValueError)
-"""What a connection raises if it fails or ends. ValueError: files of certificates that have become unusable."""
+"""Exceptions of a connection that fails or ends. ValueError: a certificate's file has become unusable."""
 
 KEEPALIVE: Final = 10
 """Seconds after which a silent connection is tested."""
@@ -33,7 +33,7 @@ LOG_INTERVAL: Final = 60.0
 
 
 def connection(broker: Broker, client_id: str, *, persistent: bool = False) -> aiomqtt.Client:
-    """Return a client for one connection, a context manager. ClientError if a file of the broker is unusable.
+    """Return a client for one connection, as a context manager. Raises ClientError if a file of `broker` is unusable.
 
     `persistent`: the broker keeps subscriptions and messages for this `client_id` between connections.
     """
@@ -56,7 +56,7 @@ def connection(broker: Broker, client_id: str, *, persistent: bool = False) -> a
 
 @dataclass
 class Backoff:
-    """Seconds to wait before the next attempt: exponential, with jitter, so that a fleet does not return at once."""
+    """Exponentially growing pauses, in seconds, with jitter, so that a fleet does not reconnect all at once."""
 
     first: float = 0.1
     longest: float = 5.0
@@ -76,13 +76,13 @@ class Backoff:
 
 @dataclass
 class LimitedLog:
-    """Warnings that may come with every step: the first of each kind at once, then at most one a minute."""
+    """Rate limit for warnings that could be logged at every step: the first of each kind, then at most one a minute."""
 
     clock: Callable[[], float] = time.monotonic
     _last: dict[str, float] = field(default_factory=dict)
 
     def due(self, kind: str) -> bool:
-        """Return whether a warning of this kind may be written now; if so, it is taken as written."""
+        """Return whether a warning of this kind may be written now; if True, count it as written."""
         now = self.clock()
         if kind in self._last and now - self._last[kind] < LOG_INTERVAL:
             return False

@@ -1,4 +1,4 @@
-"""Errors. Nothing here is raised into an agent's loop: only by constructors, and by readers of messages."""
+"""Errors. Only constructors and readers of messages raise them; they never reach an agent's loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["AlertError", "ClientError"]
 
 
 class ClientError(ValueError):
-    """An argument is wrong: the message says which one, what is wrong, and what to write instead."""
+    """An argument is wrong. The message says which argument, what is wrong, and what to write instead."""
 
 
 class AlertError(ValueError):

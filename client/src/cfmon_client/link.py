@@ -1,4 +1,4 @@
-"""The event loop's side of publishing: connect, send what waits, connect again."""
+"""Publish in an event loop: connect, send the waiting messages, reconnect after a failure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["Link"]
 
 
 class Link:
-    """Sends an outbox to the broker. All methods belong to one event loop; the attributes can be read anywhere.
+    """Sends an outbox to the broker. Call all methods in one event loop; the attributes can be read in any thread.
 
     Attributes:
         connected: True while there is a connection.
-        problem: Why the newest connection failed or ended; None if none did.
+        problem: Why a connection last failed or ended; None if this has not happened.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Link:
         self._changed.set()
 
     def notify(self, flushed: threading.Event) -> None:
-        """Set an event as soon as the broker has everything."""
+        """Set the event `flushed` as soon as the broker has acknowledged all messages."""
         self._flushed.append(flushed)
         self._changed.set()
         self._notify_flushed()
 
     def stop(self, timeout: float) -> None:
-        """End `run` when the broker has everything, or after `timeout` seconds."""
+        """End `run` when the broker has acknowledged all messages, or after `timeout` seconds."""
         self._stopping = True
         self._backoff.succeed()
         self._hurry.set()
@@ -108,7 +108,7 @@ class Link:
             LOG.warning("%s; trying again, %d steps wait", self.problem, self._outbox.waiting)
 
     async def _serve(self, client: aiomqtt.Client) -> None:
-        """Send over one connection until `stop`; raise what ends it before."""
+        """Send over one connection until `stop`. If the connection ends earlier, raise its error."""
         self._failure = None
         self._begin(_until_lost(client))
         try:
@@ -148,6 +148,6 @@ class Link:
 
 
 async def _until_lost(client: aiomqtt.Client) -> None:
-    """Wait until the connection is lost, and raise why: nothing else reports it while nothing is sent."""
+    """Wait until the connection is lost, and raise the error. While nothing is sent, nothing else reports the loss."""
     async for _ in client.messages:
         pass

@@ -1,6 +1,6 @@
-"""A step as the bytes that the monitor reads (docs/messages/step.md), by the monitor's own rules.
+"""Encode a step as the bytes that the monitor reads (docs/messages/step.md), by the monitor's own rules.
 
-A step that the monitor would reject is refused here, where the mistake is made, with the monitor's word for the reason.
+A step that the monitor would reject is already refused here, in the agent, with the monitor's word for the reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REASONS: Final[Mapping[str, str]] = {
     "too_large": "the message is larger than 64 KiB",
     "wrong_type": "a value is of a type that the monitor does not read",
 }
-"""Reason for which a step, or an optional part of one, is not published -> explanation."""
+"""Reason why a step, or an optional part of a step, is not published -> explanation."""
 
 MAX_BYTES: Final = 65536
 MAX_DIMENSIONS: Final = 1024
@@ -46,10 +46,10 @@ class Refused(Exception):  # noqa: N818 - not an error of the caller's program: 
 
 
 class Observed:
-    """What the sensor showed, in place of a state, where the monitor's model has hidden states.
+    """An observation. Publish it in place of a state if the monitor's model has hidden states.
 
-    `value`: its number; None: the sensor gave no observation. `state`: the true state, if it is known, for example in a
-    simulator; only `cfmon report` uses it.
+    `value`: number of the observation; None: the sensor gave no observation. `state`: the true state, if it is known,
+    for example in a simulator; only `cfmon report` uses it.
     """
 
     def __init__(self, value: object, state: object = None) -> None:
@@ -70,7 +70,7 @@ def pack(
     terminated: bool = False,
     truncated: bool = False,
 ) -> tuple[bytes, list[Refused]]:
-    """Return the message of a step, and what was left out of it: a reward or an `extra` that cannot be published.
+    """Return the message of a step, and why parts were left out: a reward or an `extra` that cannot be published.
 
     Raises:
         Refused: State, action, inputs or policy cannot be published.
@@ -112,14 +112,14 @@ def pack(
 
 
 def check_policy(policy: object) -> str:
-    """Return the SHA-256 of a policy. Refused if it is not one."""
+    """Return the SHA-256 of a policy. Raises Refused if `policy` is not a SHA-256."""
     if isinstance(policy, str) and _SHA256.fullmatch(policy):
         return policy.lower()
     raise Refused("bad_policy", f"the policy is {_shown(policy)}; give the SHA-256 of its file, 64 hexadecimal digits")
 
 
 def check_episode(episode: object) -> str | int:
-    """Return the name of an episode, a text or a whole number. Refused if it is neither."""
+    """Return the name of an episode, a text or a whole number. Raises Refused for anything else."""
     value = plain(episode)
     if type(value) is str:
         return _text("episode", value)
@@ -147,7 +147,7 @@ def _plain_or_error(value: object) -> object:
 
 
 def plain(value: object) -> object:
-    """Return arrays and scalars of NumPy, torch and the like as lists and numbers, and subclasses as their base."""
+    """Return arrays and scalars (NumPy, torch, ...) as lists and numbers, and other numbers and texts as plain ones."""
     tolist = getattr(value, "tolist", None)
     if callable(tolist):
         value = tolist()
@@ -253,7 +253,7 @@ def _text(name: str, value: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a short form of a value; only the type of anything large."""
+    """Return a short form of a value; of a large value only its type."""
     if isinstance(value, str | bytes):
         return repr(value[:60])
     return repr(value) if isinstance(value, bool | int | float | None) else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Messages until the broker has them, in order and in bounded memory. No clock, no connection."""
+"""Hold messages until the broker has stored them, in order and in bounded memory. Pure: no clock, no connection."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 __all__ = ["Message", "Outbox"]
 
 OVERHEAD: Final = 250
-"""Bytes that a waiting message takes besides its payload."""
+"""Bytes of memory for a waiting message, in addition to its payload."""
 
 
 @dataclass
 class Message:
-    """A message under its number, in the order of publishing. `confirmed`: the broker has acknowledged it once."""
+    """A message. `number`: position in the order of publishing. `confirmed`: whether the broker has acknowledged it."""
 
     number: int
     topic: str
@@ -28,13 +28,15 @@ class Message:
 
 
 class Outbox:
-    """First in, first out. A message is kept until `republish` seconds after the broker acknowledged it.
+    """Queue of messages, first in, first out. A message is kept for `republish` seconds after its acknowledgement.
 
-    A broker acknowledges a message before it is on disk: if it is killed in between, it loses what it acknowledged in
-    its last seconds. So `rewind` puts these back too, after each reconnection; the monitor drops duplicates by
-    (episode, seq). The seconds count back from the newest acknowledgement, so no clock runs while nothing happens.
+    A broker acknowledges a message before the message is on disk. If the broker is killed, it loses the messages that
+    it acknowledged in its last seconds. So `rewind` sends these messages again after each reconnection; the monitor
+    drops duplicates by (episode, seq). The `republish` seconds are counted back from the newest acknowledgement, so
+    nothing expires while nothing is acknowledged.
 
-    Beyond `limit` bytes the oldest messages are given up: confirmed ones first, then unsent ones, which are `dropped`.
+    If the messages take more than `limit` bytes, the oldest are removed: first confirmed messages, then unsent
+    messages, which count as `dropped`.
     """
 
     def __init__(self, limit: int, republish: float) -> None:
@@ -48,7 +50,7 @@ class Outbox:
         self.published = 0
         """Number of messages that the broker has acknowledged."""
         self.dropped = 0
-        """Number of messages given up unpublished, for want of memory."""
+        """Number of messages that were removed unpublished because the memory was full."""
 
     @property
     def waiting(self) -> int:
@@ -57,7 +59,7 @@ class Outbox:
 
     @property
     def settled(self) -> bool:
-        """True if the broker has acknowledged everything, on this connection too."""
+        """True if nothing waits: all messages, also those sent again on this connection, are acknowledged."""
         return not self._unsent and not self._sent
 
     @property
@@ -66,7 +68,7 @@ class Outbox:
         return self._bytes
 
     def put(self, topic: str, payload: bytes) -> int:
-        """Add a message; return how many older ones were dropped for it."""
+        """Add a message; return the number of older messages that were dropped to make room."""
         message = Message(self._next, topic, payload)
         self._next += 1
         self._bytes += message.size
@@ -76,7 +78,7 @@ class Outbox:
         return self.dropped - before
 
     def take(self) -> Message | None:
-        """Return the oldest message not sent on this connection; None if there is none."""
+        """Return the oldest message that was not yet sent on this connection, and count it as sent; None if none is."""
         if not self._unsent:
             return None
         message = self._unsent.popleft()
@@ -84,9 +86,9 @@ class Outbox:
         return message
 
     def acknowledge(self, message: Message, now: float) -> None:
-        """Note that the broker has a message, at time `now` in seconds."""
+        """Record that the broker acknowledged a message, at time `now` in seconds."""
         if self._sent.pop(message.number, None) is None:
-            return  # of an earlier connection: it waits again
+            return  # sent on an earlier connection; it waits again
         if not message.confirmed:
             message.confirmed = True
             self.published += 1
@@ -96,7 +98,7 @@ class Outbox:
         self._make_room()
 
     def rewind(self) -> None:
-        """Begin again on a new connection: with what the broker may have lost, and what it has not acknowledged."""
+        """Prepare a new connection: messages that the broker may have lost or has not acknowledged wait again."""
         again = [message for _, message in self._confirmed] + list(self._sent.values()) + list(self._unsent)
         self._unsent = deque(sorted(again, key=lambda message: message.number))
         self._sent.clear()

@@ -1,8 +1,8 @@
 """A thread that publishes messages over one connection, whatever happens to the broker.
 
-The caller's side is one `deque.append`: no lock, and no system call. Whatever wakes the thread lets it compete for the
-interpreter lock while the caller is still inside `step`: with a queue, one step in a thousand waited for milliseconds
-on a busy machine. So the thread looks every 10 ms whether there is something to publish.
+To publish, the caller only does one `deque.append`, without a lock or a system call. The caller never wakes the thread.
+A thread that is woken competes for the interpreter lock while the caller is still inside `step`: with a queue, one step
+in a thousand waited for milliseconds on a busy machine. So the thread checks every 10 ms for messages.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from cfmon_client.outbox import Outbox
 __all__ = ["FLUSH", "MEMORY", "REPUBLISH", "Publisher", "Status"]
 
 MEMORY: Final = 16 << 20
-"""Default bytes of steps that wait for the broker: some 50,000 steps."""
+"""Default limit, in bytes, for steps that wait for the broker: about 50,000 steps."""
 
 REPUBLISH: Final = 4.0
-"""Default seconds of steps that are published again after a reconnection: what a killed broker may have acknowledged
-and not saved (docs/limits.md)."""
+"""Default for how many seconds of acknowledged steps are published again after a reconnection. A killed broker may have
+acknowledged them and not saved them (docs/limits.md)."""
 
 FLUSH: Final = 5.0
-"""Default seconds to wait at the end for the broker to take what waits."""
+"""Default number of seconds to wait at the end until the broker has acknowledged all messages."""
 
 TURN: Final = 0.01
-"""Seconds between two looks at what the caller has handed over."""
+"""Seconds between two checks for messages of the caller."""
 
 HANDED_OVER: Final = 10_000
-"""Maximum number of messages that the caller has handed over and the thread has not seen. Only a thread that gets no
-processor leaves so many."""
+"""Maximum number of messages that the caller has handed over and the thread has not read. It is reached only if the
+thread gets no processor time."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """What became of the steps so far.
+    """Counts of the steps so far, and the state of the connection.
 
     Attributes:
         connected: True while there is a connection to the broker.
         published: Number of steps that the broker has acknowledged.
-        waiting: Number of steps that it has not acknowledged yet.
-        dropped: Number of steps given up because memory was full; the monitor reports a gap.
-        refused: Reason -> number of steps, or of rewards and extras, that could not be published.
+        waiting: Number of steps that the broker has not acknowledged yet.
+        dropped: Number of steps that were removed because memory was full; the monitor reports a gap.
+        refused: Reason -> number of steps, rewards and extras that could not be published.
         problem: The newest problem; None if there was none.
     """
 
@@ -73,9 +73,9 @@ class Publisher:
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
-        memory: Bytes of messages that are kept while the broker is away; beyond them the oldest are dropped.
-        republish: Seconds of acknowledged messages that are published again after a reconnection.
-        client_id: MQTT client id; by default one that nobody else has.
+        memory: Maximum bytes of messages that are kept while the broker is away; then the oldest are dropped.
+        republish: Messages acknowledged in the last `republish` seconds are published again after a reconnection.
+        client_id: MQTT client id; by default a unique one.
         clock: Monotonic time in seconds.
 
     Raises:
@@ -111,7 +111,7 @@ class Publisher:
 
     @property
     def status(self) -> Status:
-        """What became of the steps so far."""
+        """Counts of the steps so far, and the state of the connection."""
         own = os.getpid() == self._pid
         return Status(
             connected=own and self._link.connected,
@@ -123,7 +123,7 @@ class Publisher:
         )
 
     def put(self, topic: str, payload: bytes) -> str | None:
-        """Hand a message over; return the reason if that is impossible, `closed` or `forked`."""
+        """Hand a message over to the thread. If that is impossible, return the reason, `closed` or `forked`."""
         if os.getpid() != self._pid:
             return "forked"
         if self._closed:
@@ -135,7 +135,7 @@ class Publisher:
         return None
 
     def refuse(self, agent: str, reason: str, text: str) -> None:
-        """Count a step that cannot be published, and log it: the first of each reason at once, then one a minute."""
+        """Count a step that cannot be published, and log it: the first one for each reason, then one a minute."""
         self._refused[reason] += 1
         self._problem = f"agent {agent}: {text}"
         if not self._limited.due(f"{agent} {reason}"):
@@ -148,7 +148,7 @@ class Publisher:
             write()
 
     def flush(self, timeout: float = FLUSH) -> bool:
-        """Wait until the broker has everything, at most `timeout` seconds; return whether it has."""
+        """Wait at most `timeout` seconds for the broker to acknowledge all messages; return whether it has."""
         if not self._usable:
             return False
         flushed = threading.Event()
@@ -156,9 +156,10 @@ class Publisher:
         return flushed.wait(timeout)
 
     def close(self, timeout: float = FLUSH) -> bool:
-        """Flush, disconnect and end the thread, in about `timeout` seconds at most; return whether the broker has all.
+        """Flush, disconnect and end the thread, in at most about `timeout` seconds.
 
-        In a process forked from the publisher's, return False: the connection belongs to the parent.
+        Return whether the broker has acknowledged all messages. In a process that was forked from the publisher's
+        process, do nothing and return False, because the connection belongs to the parent.
         """
         if os.getpid() != self._pid:
             return False
@@ -180,7 +181,7 @@ class Publisher:
 
     def _run(self) -> None:
         loop = asyncio.new_event_loop()
-        with contextlib.closing(loop):  # not `asyncio.run`: it would wait for an attempt to connect
+        with contextlib.closing(loop):  # `asyncio.run` would wait for a pending attempt to connect
             loop.run_until_complete(self._publish())
 
     async def _publish(self) -> None:
@@ -192,7 +193,7 @@ class Publisher:
     async def _feed(self) -> None:
         while True:
             calls = [self._calls.popleft() for _ in range(len(self._calls))]
-            while self._handed_over:  # what was handed over before the calls is done before them
+            while self._handed_over:  # messages from before the calls go first
                 self._link.put(*self._handed_over.popleft())
             for call in calls:
                 call()

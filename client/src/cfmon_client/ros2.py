@@ -1,4 +1,4 @@
-"""A ROS 2 node that publishes the steps of a robot: the newest state and inputs with each action. Needs rclpy."""
+"""A ROS 2 node that publishes a robot's steps: each action, with the newest state and inputs. Needs rclpy."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
         agent: The agent's name.
-        state: Where states come from; its value is an integer, a name, or a flat list or dict of numbers.
-        action: Where actions come from; its value is an index or a name.
-        inputs: Where recorded inputs come from, for a world with numbers that has some; a flat list or dict of numbers.
-        end: What ends an episode, if anything does: true for terminated, false for truncated. The newest state is
-            the last one.
+        state: Topic of states; its value is an integer, a name, or a flat list or dict of numbers.
+        action: Topic of actions; its value is an index or a name.
+        inputs: Topic of recorded inputs, if the model is a world with numbers that has inputs; its value is a flat list
+            or dict of numbers.
+        end: Topic of messages that end an episode, if there are any: true for terminated, false for truncated. The
+            newest state is then the episode's last state.
         policy: SHA-256 of the policy file that the agent runs.
         topic: MQTT topic of steps, as in the monitor's configuration; `+` is the agent's name.
         name: Name of the node.
@@ -69,7 +70,7 @@ class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no
         inputs_of = None if inputs is None else lambda _message, _: inputs.value(self._inputs)
         self._trail = Trail(steps, lambda message, _: state.value(message), action.value, inputs_of)
         self._state: Any = None
-        self._inputs: Any = () if inputs is None else None  # (): none are needed
+        self._inputs: Any = () if inputs is None else None  # (): the model has no inputs
         self._end = end
         self.create_subscription(state.type, state.name, self._on_state, state.qos)
         self.create_subscription(action.type, action.name, self._on_action, action.qos)
@@ -80,7 +81,7 @@ class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no
 
     @property
     def status(self) -> Status:
-        """What became of the steps so far."""
+        """Counts of the steps so far, and the state of the connection."""
         return self._publisher.status
 
     def destroy_node(self) -> None:

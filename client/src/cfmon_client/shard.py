@@ -1,4 +1,4 @@
-"""Which of several monitors is the one of an agent, as `mqtt.shard` of the monitor defines it."""
+"""Find the monitor of an agent among several monitors, as the monitor's setting `mqtt.shard` defines it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXT: Final = re.compile(r"([0-9]{1,4})/([1-9][0-9]{0,3})")
 
 
 def shard_of(agent: str, shards: int) -> int:
-    """Return the number, from 0, of the shard of an agent: the first 8 bytes of SHA-256 of its name, modulo `shards`.
+    """Return the number, from 0, of an agent's shard: the first 8 bytes of the name's SHA-256, modulo `shards`.
 
     >>> shard_of("ward-3", 8)
     2
@@ -22,7 +22,7 @@ def shard_of(agent: str, shards: int) -> int:
 
 
 def is_elsewhere(document: Mapping[str, Any], agent: str) -> bool:
-    """Return whether a status is that of a monitor which does not monitor this agent, but those of another shard."""
+    """Return whether a status comes from the monitor of another shard, to which this agent does not belong."""
     shard = document.get("shard")
     match = _TEXT.fullmatch(shard) if isinstance(shard, str) else None
     return match is not None and shard_of(agent, int(match[2])) != int(match[1])

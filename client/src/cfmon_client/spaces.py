@@ -1,4 +1,4 @@
-"""What to publish of an observation and an action by default, from their Gymnasium spaces."""
+"""Defaults for publishing observations and actions, derived from their Gymnasium spaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["default_action", "default_state"]
 
 
 def default_state(space: spaces.Space[Any]) -> StateOf:
-    """Return a function for the state: a discrete observation itself, an array as a flat list of its numbers.
+    """Return the default function that reads a state from an observation.
+
+    It returns a discrete observation or a text unchanged, and an array as a flat array.
 
     Raises:
         ClientError: There is no default for observations of this space.
@@ -29,7 +31,7 @@ def default_state(space: spaces.Space[Any]) -> StateOf:
 
 
 def default_action(space: spaces.Space[Any]) -> ActionOf:
-    """Return a function for the action: a discrete action itself.
+    """Return the default function that reads an action. It returns a discrete action or a text unchanged.
 
     Raises:
         ClientError: There is no default for actions of this space.

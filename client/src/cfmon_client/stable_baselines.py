@@ -1,4 +1,4 @@
-"""A callback of stable-baselines3 that publishes the steps of a training, or of any `learn`."""
+"""A callback of stable-baselines3 that publishes the steps of a training, that is, of a call of `learn`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ __all__ = ["WatchedTraining"]
 class WatchedTraining(BaseCallback):  # type: ignore[misc] # the library is optional, and untyped where it is missing
     """Publish each environment of a training as an agent: `agent-0`, `agent-1`, ...
 
-    `model.learn(..., callback=cfmon_client.WatchedTraining("mqtt://localhost", "arm"))`. Observations are those that
-    the policy sees, normalized if the environment normalizes them. A step is published after it was executed, because
-    that is when the library calls. The arguments are those of `Watched`; `agent` is the beginning of the names.
+    `model.learn(..., callback=cfmon_client.WatchedTraining("mqtt://localhost", "arm"))`. The published
+    observations are those that the policy sees, normalized if the environment normalizes them. A step is published
+    after it was executed, because the library calls the callback then. The arguments are those of `Watched`; `agent` is
+    the beginning of the agents' names.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class WatchedTraining(BaseCallback):  # type: ignore[misc] # the library is opti
 
     @property
     def status(self) -> Status:
-        """What became of the steps so far, those of all agents together."""
+        """Counts of the steps of all agents so far, and the state of the connection."""
         return self._publisher.status
 
     def close(self) -> bool:
-        """Close the connection; return whether the broker has all steps. The end of the program does so too."""
+        """Close the connection; return whether the broker has all steps. It is also closed when the program ends."""
         return self._publisher.close()
 
     def _on_training_start(self) -> None:

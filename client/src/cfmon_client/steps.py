@@ -1,4 +1,4 @@
-"""The steps of one agent: sequence numbers, episodes, and what happens to a step that cannot be published."""
+"""Publish the steps of one agent: number them, name its episodes, and count steps that cannot be published."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def publish(
     Args:
         broker: URL of the broker, such as `mqtt://localhost`, or a `Broker` with credentials and certificates.
         agent: The agent's name: `[A-Za-z0-9_.-]{1,64}`.
-        policy: SHA-256 of the policy file that the agent runs, sent with each step. If the monitor's configuration has
-            no policy with it, the monitor reports that instead of wrong answers.
+        policy: SHA-256 of the policy file that the agent runs, sent with each step. If no policy in the monitor's
+            configuration has this digest, the monitor reports that instead of wrong answers.
         topic: Topic of steps, as in the monitor's configuration; `+` is the agent's name.
-        memory: Bytes of steps that are kept while the broker is away; beyond them the oldest are dropped.
-        republish: Seconds of acknowledged steps that are published again after a reconnection, because a killed broker
-            may have lost them.
+        memory: Maximum bytes of steps that are kept while the broker is away; then the oldest are dropped.
+        republish: Steps acknowledged in the last `republish` seconds are published again after a reconnection, because
+            a killed broker may have lost them.
 
     Raises:
         ClientError: An argument is wrong. A broker that is away is no error: steps wait for it.
@@ -50,7 +50,7 @@ def publish(
 
 
 def share(publisher: Publisher, agents: Sequence[str], *, policy: str | None, topic: str) -> list[Steps]:
-    """Return the `Steps` of agents that share a connection; close it if an argument is wrong."""
+    """Return the `Steps` of agents that share a connection. If an argument is wrong, close the connection."""
     try:
         return [Steps(publisher, agent, policy=policy, topic=topic) for agent in agents]
     except ClientError:
@@ -59,24 +59,24 @@ def share(publisher: Publisher, agents: Sequence[str], *, policy: str | None, to
 
 
 def check_agent(agent: str) -> None:
-    """Raise ClientError if an agent's name is none."""
+    """Raise ClientError if `agent` is not a valid name."""
     if not isinstance(agent, str) or not _AGENT.fullmatch(agent):
         raise ClientError(f"the agent's name is {agent!r}; give 1 to 64 characters of A-Z a-z 0-9 _ . -")
 
 
 @final
 class Steps:
-    """The steps of one agent. Its methods return at once and never raise, whatever they are given; for one thread.
+    """The steps of one agent. Methods return at once and never raise, whatever their arguments. Use it in one thread.
 
-    What cannot be published is counted and logged, with the reason: see `status`.
+    Values that cannot be published are counted and logged, with the reason: see `status`.
 
     Args:
-        publisher: The connection; agents may share one.
+        publisher: The connection. Several agents may share a connection.
         agent: The agent's name.
         policy: SHA-256 of the policy file that the agent runs.
         topic: Topic of steps; `+` is the agent's name.
         clock: The agent's clock, in seconds since the epoch.
-        run: Beginning of the names of episodes; by default one that no other run has.
+        run: Beginning of the names of episodes; by default a unique text.
 
     Raises:
         ClientError: An argument is wrong.
@@ -120,14 +120,15 @@ class Steps:
 
     @property
     def status(self) -> Status:
-        """What became of the steps so far, those of all agents that share the connection."""
+        """Counts of the steps so far of all agents that share the connection, and its state."""
         return self._publisher.status
 
     def reset(self, episode: str | int | None = None) -> None:
-        """Begin a new episode; the attribute `episode` is its name from now on. Else one begins with its first step.
+        """Begin a new episode; the attribute `episode` is its name from now on.
 
-        `episode`: the name; by default one is made, which no other episode has. An open episode is broken off: call
-        `end` with its last state, if that is known, so that the monitor evaluates it once more.
+        Without a call of `reset`, a new episode begins with the first step after `end`. `episode`: the name; by default
+        a unique name is made. An open episode is broken off. If you know its last state, call `end` with that state
+        before, so that the monitor evaluates the episode once more.
         """
         self._begin()
         if episode is not None:
@@ -148,18 +149,19 @@ class Steps:
     ) -> None:
         """Publish a state and the action taken in it, before or after the action takes effect.
 
-        A step that cannot be published keeps its number, so that the monitor sees a gap and not two steps in a row
-        that were none.
+        A step that cannot be published keeps its number. So the monitor sees a gap, and does not take the steps around
+        it for consecutive ones.
 
         Args:
-            state: As the monitor's `state_encoder` requires: an integer, a name, a flat list of numbers, or a dict of
-                names to numbers. Arrays and scalars of NumPy are accepted. `Observed(..)` where the model has hidden
-                states.
-            action: Its index or its name; a number is a name where the model's names are numbers, such as 40.
-            inputs: Recorded inputs of a world with numbers, such as the weather, in force while the action takes
-                effect: a flat list, an array, or a dict of names to numbers.
-            reward: The reward of the transition *into* this state: what the previous action earned.
-            policy: SHA-256 of the policy that took the action, if it is not the one given at the beginning.
+            state: The state, as the monitor's `state_encoder` requires: an integer, a name, a flat list of numbers, or
+                a dict of names to numbers. Arrays and scalars of NumPy are accepted. If the model has hidden states,
+                give `Observed(..)`.
+            action: Index or name of the action. If the model's names of actions are numbers, such as 40, a number is a
+                name.
+            inputs: Recorded inputs of a world with numbers, such as the weather, while the action takes effect: a flat
+                list, an array, or a dict of names to numbers.
+            reward: The reward of the transition *into* this state, that is, of the previous action.
+            policy: SHA-256 of the policy that took the action, if it differs from the constructor's `policy`.
             extra: A dict that recordings keep and nothing else uses.
         """
         self._send(state, action, policy, inputs=inputs, reward=reward, extra=extra)
@@ -177,11 +179,11 @@ class Steps:
         """Publish the last state of the episode, in which no action is taken, and close the episode.
 
         Args:
-            state: The last state. Without it, nothing is published: the monitor sees the end when the next episode
-                begins, and does not learn how this one ended.
+            state: The last state. Without it, nothing is published: the monitor notices the end when the next episode
+                begins, and does not know how this episode ended.
             terminated: The task ended in this state, as in Gymnasium.
             truncated: A time limit cut the episode off. This is assumed unless `terminated` is given.
-            inputs: As in `step`; a world with inputs needs those of the last state too.
+            inputs: As in `step`; a world with inputs needs the inputs of the last state too.
             reward: The reward of the transition into this state.
             extra: A dict that recordings keep and nothing else uses.
         """
@@ -197,7 +199,7 @@ class Steps:
         self._episode = None
 
     def flush(self, timeout: float = FLUSH) -> bool:
-        """Wait until the broker has all steps, at most `timeout` seconds; return whether it has."""
+        """Wait at most `timeout` seconds for the broker to acknowledge all steps; return whether it has."""
         return self._publisher.flush(timeout)
 
     def close(self, timeout: float = FLUSH) -> bool:

@@ -1,4 +1,4 @@
-"""Alerts of the monitor as an asynchronous iterator that survives lost connections."""
+"""Receive the monitor's alerts through an asynchronous iterator that reconnects after a failure."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ async def alerts(
     repeats: bool = False,
     on_link: Callable[[bool], None] | None = None,
 ) -> AsyncGenerator[Alert, None]:
-    """Yield the alerts of an agent (`+`: of all agents), until the caller stops; reconnect whenever necessary.
+    """Yield the alerts of an agent (`+`: of all agents) until the caller stops; reconnect whenever necessary.
 
-    The newest alert of each alarm comes at least once, also after a lost connection or a restart: alerts are retained,
-    so the first ones are those that the broker holds, closed alarms included. With a `client_id` the broker also keeps
-    what is published while nobody listens under this id.
+    The newest alert of each alarm is yielded at least once, also after a lost connection or a restart. The broker
+    retains alerts, so the first ones are those that it holds, including alerts on closed alarms. With a `client_id`,
+    the broker also keeps the alerts that are published while no connection uses this id.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
-        agent: Its name, or `+` for any.
-        formula: The name of a formula in the monitor's configuration, or `+` for any.
+        agent: Name of an agent, or `+` for all agents.
+        formula: Name of a formula in the monitor's configuration, or `+` for all formulas.
         topic: Root of the alerts' topics, as in the monitor's configuration.
         client_id: MQTT client id of a persistent session; only one connection at a time can use it.
-        repeats: Also yield the repetitions of a firing alarm at each heartbeat of the monitor, which have the same id
-            and revision and the newest numbers.
+        repeats: Also yield the alert that the monitor repeats for a firing alarm at each heartbeat. It has the same id
+            and revision, and the newest numbers.
         on_link: Called with True when the subscription is made, and with False when the connection is lost.
 
     Raises:
-        ClientError: The broker's URL or a file is wrong. A broker that is away is not an error: it is logged and
-            tried again.
+        ClientError: The broker's URL or a file is wrong. An unreachable broker is no error: this is logged, and the
+            connection is tried again.
     """
     seen, limited = Seen(), LimitedLog()
     async with aclosing(
@@ -64,7 +64,7 @@ async def alerts(
 
 
 def alert_of(message: aiomqtt.Message, limited: LimitedLog) -> Alert | None:
-    """Return the alert in a message; None if its topic is cleared, or, with a warning, if it is no alert."""
+    """Return the alert in a message; None if the message clears its topic. If it is no alert, warn and return None."""
     if not message.payload:
         return None
     try:
@@ -78,7 +78,7 @@ def alert_of(message: aiomqtt.Message, limited: LimitedLog) -> Alert | None:
 async def receive(
     broker: Broker, *topics: str, client_id: str | None = None, on_link: Callable[[bool], None] | None = None
 ) -> AsyncGenerator[aiomqtt.Message, None]:
-    """Yield the messages of topic filters at QoS 1, retained ones first; reconnect after each failure."""
+    """Subscribe to topic filters at QoS 1, and yield messages, retained ones first; reconnect after each failure."""
     backoff, limited = Backoff(), LimitedLog()
     name = client_id or f"cfmon-client-{uuid.uuid4().hex[:12]}"
     while True:
@@ -105,13 +105,13 @@ def _notify(on_link: Callable[[bool], None] | None, *, up: bool) -> None:
 
 @dataclass
 class Seen:
-    """The newest revision of each alarm that was yielded, for the last `limit` alarms."""
+    """The newest revision seen of each alarm, for the last `limit` alarms."""
 
     limit: int = REMEMBERED
     _revisions: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def new(self, alert: Alert) -> bool:
-        """Return whether this revision, or a later one, has not been seen; note it."""
+        """Return whether this revision of the alarm is newer than all seen revisions, and count it as seen."""
         known = self._revisions.get(alert.id, -1)
         self._revisions[alert.id] = max(alert.revision, known)
         self._revisions.move_to_end(alert.id)

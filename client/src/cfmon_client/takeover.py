@@ -1,4 +1,4 @@
-"""A guard in the agent's loop: hands over to another policy while the monitor's alarms call for it (Simplex)."""
+"""A guard in the agent's loop that hands over to another policy while alarms call for it (Simplex architecture)."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Action = TypeVar("Action")
 
 @dataclass(frozen=True)
 class Acting:
-    """Who acted in the newest step.
+    """The policy that acted in the newest step.
 
     Attributes:
-        policy: Name of the policy; `nominal` is the agent's own.
-        sha256: SHA-256 of its file, for the `policy` of the step's message; None while the monitor has not named it.
-        cause: Why the policy took over; None while the agent's own acts.
-        steps: Number of steps since the takeover, this one included; 0 while the agent's own policy acts.
+        policy: Name of the policy; `nominal` is the agent's own policy.
+        sha256: SHA-256 of the policy's file, for the field `policy` of the step's message; None if it is not known yet.
+        cause: Why the policy took over; None if the agent's own policy acted.
+        steps: Number of steps since the takeover, including this step; 0 if the agent's own policy acted.
     """
 
     policy: str = NOMINAL
@@ -56,13 +56,14 @@ class Acting:
 
 @dataclass(frozen=True)
 class TakeoverStatus:
-    """What the guard has done so far.
+    """Counts of the guard so far, and whether the monitor is silent.
 
     Attributes:
-        silent: True if nothing was heard of the monitor for `silent_after`, which begins with the guard.
+        silent: True if the monitor has given no sign of life for `silent_after` seconds, counted from the guard's start
+            if there was none.
         takeovers: Cause -> number of takeovers.
         steps: Policy -> number of steps in which it acted.
-        failures: Number of steps in which a policy should have acted and raised an error, so that the agent's own did.
+        failures: Number of steps in which another policy raised an error, so that the agent's own policy acted.
         problem: The newest problem; None if there was none.
     """
 
@@ -75,23 +76,24 @@ class TakeoverStatus:
 
 @final
 class Takeover(Generic[State, Action]):
-    """Chooses in each step between the action that the agent proposes and that of another policy.
+    """Chooses in each step between the action that the agent proposes and the action of another policy.
 
-    A thread listens to the monitor, over one connection; `action` reads what it has heard and waits for nothing. After
-    the constructor, nothing raises. Only one thread may call `action`, `reset` and `release`. In a forked process
-    nothing is heard, so that the monitor counts as silent there.
+    A thread receives the monitor's messages over one connection; `action` uses the newest ones and does not wait. After
+    the constructor, nothing raises. Only one thread may call `action`, `reset` and `release`. A forked process receives
+    nothing, so the monitor counts as silent there.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
         agent: The agent's name, as in the topic of its steps.
-        policies: Name -> policy, a function from the state to an action. The names are those of the monitor's
-            formulas, such as `fallback` or `do(brake)`. An alert that names another does not hand over.
+        policies: Name -> policy, a function from the state to an action. The names are those in the monitor's
+            formulas, such as `fallback` or `do(brake)`. An alert that names another policy causes no takeover.
         rules: When to hand over: a file (JSON, or YAML), a map, or `Rules`.
-        sha256: Policy -> SHA-256 of its file; `nominal` is the agent's own. Others are learned from the monitor.
+        sha256: Policy -> SHA-256 of its file; `nominal` is the agent's own policy. If a digest is missing here, it is
+            taken from the monitor's messages.
         alerts_topic: Root of the topics of alerts, as in the monitor's configuration.
-        status_topic: Root of the topics of the monitor's status, likewise.
-        monitor: MQTT client id of the monitor, if several publish their status at this broker. Not needed for the
-            shards of one fleet: their statuses say which agents are theirs.
+        status_topic: Root of the topics of the monitor's status, as in the monitor's configuration.
+        monitor: MQTT client id of the monitor, if several monitors publish their status at this broker. You do not need
+            it for the shards of one fleet, because each status says which agents belong to the shard.
         clock: Monotonic time in seconds.
 
     Raises:
@@ -121,7 +123,7 @@ class Takeover(Generic[State, Action]):
         self._topics = f"{alerts_topic}/{agent}/+", f"{status_topic}/{monitor}"
         self._clock = clock
         self._sha256 = dict(sha256 or {})
-        self._known = Known(clock())  # replaced as a whole, by the thread only
+        self._known = Known(clock())  # only the thread replaces it, as a whole
         self._current, self._held, self._acting = Current(), NOBODY, Acting()
         self._takeovers: Counter[str] = Counter()
         self._steps: Counter[str] = Counter()
@@ -137,24 +139,22 @@ class Takeover(Generic[State, Action]):
         atexit.register(self.close)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the monitor gives a sign of life, at most `timeout` seconds; return whether it is there.
+        """Wait at most `timeout` seconds (default: `silent_after`) for the monitor; return whether it is there.
 
-        That is its next heartbeat: what the broker retains of an earlier one says nothing about now. The monitor counts
-        as there until it is silent, or says that it ends. An agent that begins earlier acts unguarded until then, for
-        the time that `silent_after` says.
-
-        `timeout`: by default as long as `silent_after`.
+        The monitor is there from its next heartbeat on. A status that the broker retains is no sign of life, because it
+        may be old. Return True at once if the monitor has already been heard and is neither silent nor offline. An
+        agent that does not wait acts without a guard until the monitor is heard, or until `silent_after` has passed.
         """
         if self._silent():
             self._heard.clear()
-            if not self._silent():  # it was heard in between
+            if not self._silent():  # the monitor was heard in the meantime
                 return True
         return self._heard.wait(self._rules.silent_after if timeout is None else timeout)
 
     def action(self, state: State, proposed: Action) -> Action:
-        """Return the action to take: `proposed`, or that of the policy that has taken over.
+        """Return the action to take: `proposed`, or the action of the policy that has taken over.
 
-        If that policy raises an error, `proposed` is returned; the error is counted and logged.
+        If that policy raises an error, return `proposed`; count and log the error.
         """
         before = self._held
         now = situation(self._rules, self._known, self._current, self._policies, self._clock())
@@ -166,8 +166,9 @@ class Takeover(Generic[State, Action]):
     def reset(self, episode: str | int | None) -> None:
         """Begin another episode. A takeover ends, unless the rules say `back: never`; earlier alarms do not count.
 
-        `episode`: its name in the messages of its steps, such as `steps.episode`; alarms of another episode do not
-        count. None: not known. Then an alarm of the last episode counts that first comes after this call.
+        `episode`: the episode's name in the messages of its steps, such as `steps.episode`; alarms of other episodes do
+        not count. If the name is None (unknown), a late alarm of the last episode counts if it is received after this
+        call.
         """
         if episode is None and self._limited.due("unnamed"):
             self._log(
@@ -179,23 +180,23 @@ class Takeover(Generic[State, Action]):
             self.release()
 
     def release(self) -> None:
-        """Hand back to the agent's own policy; an alarm that still calls for a takeover causes another."""
+        """Hand back to the agent's own policy. An alarm that still calls for a takeover causes another takeover."""
         self._held = NOBODY
 
     @property
     def acting(self) -> Acting:
-        """Who acted in the newest step."""
+        """The policy that acted in the newest step."""
         return self._acting
 
     @property
     def status(self) -> TakeoverStatus:
-        """What the guard has done so far."""
+        """Counts of the guard so far, and whether the monitor is silent."""
         return TakeoverStatus(self._silent(), dict(self._takeovers), dict(self._steps), self._failures, self._problem)
 
     def close(self) -> None:
-        """Stop listening. From then on the monitor counts as silent, after the time that the rules say.
+        """Stop receiving messages. When `silent_after` has passed, the monitor counts as silent.
 
-        In a process forked from the guard's, do nothing: the connection belongs to the parent.
+        In a process that was forked from the guard's process, do nothing, because the connection belongs to the parent.
         """
         if os.getpid() != self._pid:
             return
@@ -243,8 +244,8 @@ class Takeover(Generic[State, Action]):
         self._log(LOG.warning, "%s: '%s' takes over (%s)", self._agent, after.policy, after.cause)
 
     def _log(self, write: Callable[..., None], line: str, *values: object) -> None:
-        """Write a line of the log in the thread: a handler may wait for a disk or a network."""
-        if os.getpid() != self._pid:  # no thread here
+        """Write a line of the log in the thread, because a log handler may wait for a disk or a network."""
+        if os.getpid() != self._pid:  # a forked process has no thread
             write(line, *values)
             return
         with suppress(RuntimeError):  # the loop is closed
@@ -256,7 +257,7 @@ class Takeover(Generic[State, Action]):
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._listen())
-        except Exception as error:  # noqa: BLE001 - the agent goes on; the rules say what happens in silence
+        except Exception as error:  # noqa: BLE001 - the agent continues; the monitor counts as silent
             self._problem = f"listening ended: {error}"
             LOG.exception("%s: listening to the monitor ended", self._agent)
         finally:
@@ -291,7 +292,7 @@ class Takeover(Generic[State, Action]):
             self._heard.set()
 
     def _compare_episode(self, alert: Alert) -> None:
-        """Report an alarm of another episode than ours that cannot just be a late one."""
+        """Report an alarm of another episode than the agent's, unless it may be a late alarm of the last episode."""
         current = self._current
         late = self._clock() - current.since <= self._rules.silent_after
         if current.has(alert) or alert.id in current.over or not alert.firing or late:
@@ -305,7 +306,7 @@ class Takeover(Generic[State, Action]):
 
 
 def _fallback(rules: Rules, policies: Mapping[str, object]) -> str:
-    """Return what to hand over to while the monitor is blind or silent. ClientError if the policies do not fit."""
+    """Return the policy that takes over if the monitor is blind or silent. Raises ClientError if none is determined."""
     if not policies or not all(isinstance(name, str) and callable(each) for name, each in policies.items()):
         raise ClientError('policies must map names to functions from a state to an action: {"fallback": fallback}')
     if NOMINAL in policies:
@@ -320,7 +321,7 @@ def _fallback(rules: Rules, policies: Mapping[str, object]) -> str:
 
 
 def _document(payload: bytes) -> dict[str, Any]:
-    """Return the map in a message; an empty one if there is none."""
+    """Return the map in a message; an empty map if the message contains none."""
     try:
         document = json.loads(payload)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Who acts: what is known of the monitor, and the state machine of a takeover. No clock and no I/O.
+"""Decide which policy acts: the state machine of takeovers, and what is known of the monitor. No clock and no I/O.
 
 Times are seconds on any monotonic clock.
 """
@@ -19,22 +19,23 @@ __all__ = ["NOBODY", "Cause", "Current", "Held", "Known", "Situation", "situatio
 Cause = Literal["alarm", "blind", "silent"]
 
 _UNRELIABLE_BUT_KNOWN: Final = "model_doubt"
-"""The one reason of blindness with which the monitor still says whether handing over helps."""
+"""The only reason for blindness with which alerts still say whether handing over helps."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the monitor has said.
+    """What is known from the monitor's messages.
 
-    What a broker retains was said at some time in the past, by a monitor that may be gone. It is no sign of life.
+    A *sign of life* is a status that the monitor sends now. A message that the broker retains is none, because it may
+    be old and its monitor may have stopped.
 
     Attributes:
-        heard: Time of its last sign of life; at the beginning, the time at which listening began.
-        alerts: Formula -> the newest alert of its newest alarm, closed ones included.
-        sha256: Policy -> SHA-256 of its file, as the monitor has it.
-        blind: Formulas that are blind for the agent, by the newest status; None: the status does not list the agent,
-            because too many are blind.
-        sent: Topic of a status -> when its newest one was sent, on that monitor's clock.
+        heard: Time of the monitor's last sign of life; at the beginning, the time at which the guard started.
+        alerts: Formula -> the newest alert of its newest alarm, also if this alarm has closed.
+        sha256: Policy -> SHA-256 of its file in the monitor's configuration.
+        blind: Formulas that are blind for the agent, by the newest status; None if this is unknown, because too many
+            formulas are blind for the status to list all.
+        sent: Topic of a status -> when the newest status on it was sent, on that monitor's clock.
         signs: Number of signs of life so far.
     """
 
@@ -48,8 +49,8 @@ class Known:
     def with_alert(self, alert: Alert, *, retained: bool = False) -> Known:
         """Return what is known after an alert about the agent.
 
-        An earlier revision of an alarm changes nothing, nor does a retained alert that was sent before the known one:
-        a broker that was killed may retain what it had saved before.
+        An earlier revision of the known alarm changes nothing. Nor does a retained alert that was sent earlier than the
+        known alert, because a broker that was killed may have saved only earlier alerts.
         """
         known = self.alerts.get(alert.formula.name)
         if known is not None and (_is_earlier(alert, known) or (retained and _sent(alert) < _sent(known))):
@@ -60,11 +61,12 @@ class Known:
     def with_status(
         self, document: Mapping[str, Any], agent: str, now: float, *, topic: str = "", retained: bool = False
     ) -> Known:
-        """Return what is known after a status; only one that the monitor sends now is a sign of life.
+        """Return what is known after a status; only a status that the monitor sends now is a sign of life.
 
-        No sign of life are: `offline`; the status of another shard's monitor; one that the broker retained; and one
-        that was sent when the last one was, because a bridge between brokers repeats what it retains as if it were new.
-        Times of sending are compared with each other only, so the monitor's clock need not agree with ours.
+        A status is no sign of life if it is not `online`, if it comes from the monitor of another shard, if the broker
+        retained it, or if its time of sending is missing or is that of the last status. The last rule is for bridges
+        between brokers, which repeat retained messages as if they were new. Times of sending are only compared with
+        each other, so the monitor's clock need not agree with the agent's clock.
         """
         if document.get("state") != "online" or is_elsewhere(document, agent):
             return self
@@ -80,15 +82,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Current:
-    """The agent's episode: which alarms are about it.
+    """The agent's current episode, which decides which alarms count.
 
-    An alarm of the last episode may come after the beginning of this one, because the monitor is a little behind. Only
-    its episode's name tells it apart: a time of its own would have to be compared with that of another clock.
+    An alarm of the last episode may be received after this episode has begun, because the monitor is a little behind.
+    Only the name of the alarm's episode shows this. The alarm's time does not, because it comes from another clock.
 
     Attributes:
-        name: Alarms of an episode of another name do not count. None: not known, so alarms of any do.
-        over: Ids of alarms that were known when this episode began.
-        since: Time at which it began.
+        name: Name of the episode; alarms of other episodes do not count. None: unknown, so alarms of all episodes do.
+        over: Ids of the alarms that were known when this episode began; they do not count.
+        since: Time at which this episode began.
     """
 
     name: str | int | None = None
@@ -102,13 +104,13 @@ class Current:
 
 @dataclass(frozen=True)
 class Situation:
-    """What matters for the next step.
+    """The facts that decide which policy acts in the next step.
 
     Attributes:
         wanted: The policy that an alert wants; None: no alert wants a takeover.
-        firing: An alarm that the rules are about fires, whether handing over helps or not.
-        blind: One of these alarms, or another formula that the rules are about, is blind.
-        silent: The monitor gives no sign of life.
+        firing: True if an alarm to which the rules apply fires, whether handing over helps or not.
+        blind: True if such an alarm, or another formula to which the rules apply, is blind.
+        silent: True if the last sign of life of the monitor is older than `silent_after`.
     """
 
     wanted: str | None = None
@@ -119,7 +121,10 @@ class Situation:
 
 @dataclass(frozen=True)
 class Held:
-    """Who acts. `policy`: what was handed over to, None: the agent's own; `steps`: taken by it so far, and why."""
+    """The policy that acts. `policy`: the policy that has taken over; None: the agent's own policy acts.
+
+    `steps`: number of steps that it has taken since the takeover. `cause`: why it took over.
+    """
 
     policy: str | None = None
     steps: int = 0
@@ -131,7 +136,7 @@ NOBODY: Final = Held()
 
 
 def situation(rules: Rules, known: Known, current: Current, policies: Collection[str], now: float) -> Situation:
-    """Return what matters for the next step. `policies`: those that can take over."""
+    """Return the facts that decide which policy acts next. `policies`: names of the policies that can take over."""
     alerts = [
         alert
         for _, alert in sorted(known.alerts.items())
@@ -147,10 +152,10 @@ def situation(rules: Rules, known: Known, current: Current, policies: Collection
 
 
 def step(rules: Rules, held: Held, now: Situation, fallback: str) -> Held:
-    """Return who acts in the next step. `fallback`: what to hand over to while the monitor is blind or silent.
+    """Return which policy acts in the next step. `fallback`: policy that takes over if the monitor is blind or silent.
 
-    What cannot be known changes nothing, unless the rules say so: while the monitor is silent, or an alarm is blind,
-    nobody hands back. A takeover keeps its policy until it is over.
+    While the monitor is silent, or an alarm is blind, no policy hands back, and one takes over only if the rules say
+    so. A takeover keeps its policy until it is over.
     """
     if now.silent:
         return _without_sight(held, rules.when_silent == "fallback", fallback, "silent")
@@ -171,7 +176,7 @@ def _without_sight(held: Held, hand_over: bool, fallback: str, cause: Cause) -> 
 
 
 def _taken(held: Held, policy: str, cause: Cause) -> Held:
-    """Return the takeover that goes on, or a new one."""
+    """Return the takeover that continues, or a new takeover if the agent's own policy acts."""
     if held.policy is not None:
         return replace(held, steps=held.steps + 1)
     return Held(policy, 1, cause)
@@ -186,7 +191,7 @@ def _sent(alert: Alert) -> float:
 
 
 def _blind(rules: Rules, known: Known) -> bool:
-    """Return whether a formula that the rules are about is blind by the newest status, or may be."""
+    """Return whether a formula to which the rules apply is, or may be, blind according to the newest status."""
     if known.blind is None:
         return True
     return any(rules.formulas is None or formula in rules.formulas for formula in known.blind)
@@ -197,14 +202,14 @@ def _concerns(rules: Rules, alert: Alert) -> bool:
 
 
 def _wants(rules: Rules, alert: Alert) -> bool:
-    """Return whether the rules want a takeover for this alert, if there is something to hand over to."""
+    """Return whether the rules want a takeover for this alert, which must have a `handover`."""
     assert alert.handover is not None
     helps = alert.handover.helps_now is True or not rules.only_if_helps
     return helps and (alert.robust is True or not rules.only_if_robust)
 
 
 def _sha256s(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the policies in an alert or a status."""
+    """Return policy -> SHA-256 for the policies that an alert or a status lists."""
     listed = document.get("policies")
     found = {}
     for each in listed if isinstance(listed, list) else ():
@@ -214,7 +219,7 @@ def _sha256s(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _blind_formulas(document: Mapping[str, Any], agent: str) -> frozenset[str] | None:
-    """Return the formulas that a status lists as blind for an agent; None if its list is too short to have it."""
+    """Return the formulas that a status lists as blind for an agent; None if its list is cut and lacks the agent."""
     listed, count = document.get("blind_formulas"), document.get("blind")
     if not isinstance(listed, dict):
         return frozenset()

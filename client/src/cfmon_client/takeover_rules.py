@@ -1,4 +1,4 @@
-"""Rules by which an agent hands over, from a small file. Nothing that decides who acts in a failure has a default."""
+"""Rules by which an agent hands over, from a small file. The rules for failures (`when_...`) have no defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OnFailure = Literal["carry_on", "fallback"]
 Back = Literal["resolved", "episode", "never"]
 
 _LARGEST: Final = 65_536
-"""Bytes of a file of rules; a written one has a few hundred."""
+"""Maximum bytes of a file of rules; a usual file has a few hundred bytes."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,20 @@ class Rules:
     """When to hand over, for how long, and what to do without the monitor.
 
     Attributes:
-        when_blind: While a firing alarm is blind: `carry_on` (whoever acts goes on) or `fallback` (hand over).
-        when_silent: The same while the monitor is silent.
+        when_blind: What to do while a formula to which the rules apply is blind: `carry_on` (the acting policy
+            continues) or `fallback` (hand over).
+        when_silent: What to do while the monitor is silent, with the same two values.
         severity: Hand over for alarms of these severities.
         formulas: Names of the formulas whose alarms count; None: all.
-        only_if_helps: Hand over only while the alert says that this helps now (`handover.helps_now`).
+        only_if_helps: Hand over only if the alert says that handing over helps now (`handover.helps_now`).
         only_if_robust: Hand over only if no causal model of the requested class changes the answer (`robust`).
-        hold: A takeover lasts at least this number of steps. With 1 it ends as soon as the alarm resolves, when the
-            agent's own policy only just meets the goal; `cfmon init` proposes a number.
-        back: When to hand back after that: `resolved` (when its alarms no longer fire), `episode` (with the next
-            episode), `never` (after `Takeover.release`).
-        silent_after: Seconds after the last sign of life after which the monitor counts as silent. It gives one at each
-            `heartbeat`, by default every 10 seconds: choose at least twice as long.
-        policy: What to hand over to while the monitor is blind or silent; None: the only policy there is.
+        hold: With `back: resolved`, a takeover lasts at least this number of steps. With 1 it ends as soon as the alarm
+            resolves, and then the agent's own policy only just meets the goal; `cfmon init` proposes a number.
+        back: When to hand back: `resolved` (when no alarm to which the rules apply fires), `episode` (when the next
+            episode begins), `never` (only by `Takeover.release`).
+        silent_after: The monitor counts as silent this number of seconds after its last sign of life. Each heartbeat is
+            a sign of life, by default every 10 seconds; choose at least twice this time.
+        policy: The policy that takes over if the monitor is blind or silent; None: the only policy in `policies`.
 
     Raises:
         ClientError: A value is wrong.
@@ -76,7 +77,7 @@ def read_rules(rules: Rules | Mapping[str, Any] | str | os.PathLike[str] | None)
     """Return rules given as a value, a map, or a file: JSON, or YAML if its name ends in .yaml or .yml.
 
     Raises:
-        ClientError: They are missing or wrong, the file cannot be read, or PyYAML is not installed.
+        ClientError: The rules are missing or wrong, the file cannot be read, or PyYAML is not installed.
     """
     if isinstance(rules, Rules):
         return rules
@@ -142,7 +143,7 @@ def _one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def _names(name: str, value: object) -> tuple[str, ...]:
-    """Return a list of names as a tuple; a single name may be without a list."""
+    """Return names as a tuple. `value`: a list of names, or a single name."""
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(each, str) for each in names):
         raise ClientError(f"{name} is {value!r}; give a list of names")

@@ -1,4 +1,4 @@
-"""One environment's steps: a state is published with the action taken in it, and with the reward of reaching it."""
+"""Publish the steps of one environment: each state, with the action taken in it and the reward for reaching it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cfmon_client.steps import Steps
 __all__ = ["ActionOf", "StateOf", "Trail"]
 
 StateOf = Callable[[Any, Mapping[str, Any]], object]
-"""Return the state to publish, or its inputs, from an observation and its info."""
+"""Function that returns the state to publish, or the inputs, from an observation and its info."""
 
 ActionOf = Callable[[Any], object]
-"""Return the action to publish, an index or a name, from the environment's."""
+"""Function that returns the action to publish, an index or a name, from the environment's action."""
 
 
 class _Failed:
-    """Stands for a value whose function raised an exception: the publisher counts and logs it as `error`."""
+    """Stand-in for a value whose function raised an exception. The publisher counts and logs it as `error`."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -29,7 +29,7 @@ class _Failed:
 
 
 class Trail:
-    """Holds the state that was reached until the action taken in it is known. Never raises."""
+    """Holds the newest state until the action taken in it is known. Never raises."""
 
     def __init__(self, steps: Steps, state_of: StateOf, action_of: ActionOf, inputs_of: StateOf | None = None) -> None:
         self._steps = steps
@@ -39,12 +39,12 @@ class Trail:
         self._held: tuple[object, object, object] | None = None
 
     def begin(self, observation: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401 - of any environment
-        """Begin an episode; one that is still open is cut off in the state that was reached."""
+        """Begin an episode. If another episode is open, end it in its newest state, as truncated."""
         self.finish()
         self.hold(observation, info)
 
     def hold(self, observation: Any, info: Mapping[str, Any] = MappingProxyType({})) -> None:  # noqa: ANN401 - of any environment
-        """Take an observation for the state in which the next action is taken."""
+        """Keep an observation as the state in which the next action will be taken."""
         self._held = (*self._state(observation, info), None)
 
     def act(self, action: Any) -> None:  # noqa: ANN401 - of any environment
@@ -71,7 +71,7 @@ class Trail:
             self._held = (state, inputs, reward)
 
     def finish(self) -> None:
-        """Cut off the open episode, if any, in the state that was reached."""
+        """End the open episode, if any, in its newest state, as truncated."""
         if self._held is not None and self._steps.episode is not None:
             state, inputs, reward = self._held
             self._steps.end(state, truncated=True, inputs=inputs, reward=reward)
@@ -86,7 +86,7 @@ def _no_inputs(_observation: object, _info: object) -> None:
 
 
 def _guarded(function: Callable[..., object], *arguments: object) -> object:
-    """Return the function's value at once as plain numbers: an environment may reuse its arrays."""
+    """Call the function now and return its value as plain numbers, because an environment may reuse its arrays."""
     try:
         return plain(function(*arguments))
     except Exception as error:  # noqa: BLE001 - nothing is raised into the agent's loop

@@ -20,7 +20,7 @@ __all__ = ["Watched", "WatchedVector"]
 
 
 class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment whose steps are published. It behaves as the environment does, whatever happens to the broker.
+    """Wrapper that publishes an environment's steps. It behaves like the environment, whatever happens to the broker.
 
     Each step is published before the environment executes it. The state that ends an episode is published with
     `terminated` or `truncated`; an episode that `reset` or `close` breaks off is published as truncated.
@@ -29,16 +29,16 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         env: The environment.
         broker: URL of the broker, or a `Broker` with credentials and certificates.
         agent: The agent's name.
-        state: Function of (observation, info) that returns the state as the monitor's model has it. By default a
-            discrete observation itself, or an array as a list of numbers.
-        action: Function of the action that returns its index or name; by default a discrete action itself.
-        inputs: Function of (observation, info) that returns the recorded inputs of the step from there, for a world
-            with numbers that has some.
+        state: Function of (observation, info) that returns the state in the form of the monitor's model. The default
+            returns a discrete observation unchanged, and an array as a list of numbers.
+        action: Function of the action that returns its index or name. The default returns a discrete action unchanged.
+        inputs: Function of (observation, info) that returns the recorded inputs of the next step, for a world with
+            numbers that has inputs.
         policy: SHA-256 of the policy file that the agent runs.
         topic: Topic of steps, as in the monitor's configuration; `+` is the agent's name.
 
     Raises:
-        ClientError: An argument is wrong, or `state` or `action` is necessary and not given.
+        ClientError: An argument is wrong, or `state` or `action` is missing and there is no default for the space.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     @property
     def status(self) -> Status:
-        """What became of the steps so far."""
+        """Counts of the steps so far, and the state of the connection."""
         return self._publisher.status
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -72,7 +72,7 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:  # noqa: ANN401 - of any environment
-        """Publish the step, and execute it."""
+        """Publish the step, and execute the action."""
         self._trail.act(action)
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._trail.arrive(observation, reward, info, terminated=bool(terminated), truncated=bool(truncated))
@@ -83,17 +83,17 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._publisher.flush(timeout)
 
     def close(self) -> None:
-        """Publish the end of an open episode, close the connection, and the environment."""
+        """Publish the end of an open episode; close the connection and the environment."""
         self._trail.finish()
         self._publisher.close()
         super().close()
 
 
 class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
-    """A vector environment whose steps are published, each sub-environment as an agent of its own.
+    """Wrapper that publishes the steps of a vector environment, each sub-environment as an agent of its own.
 
-    All three autoreset modes of Gymnasium are supported. The arguments are those of `Watched`, except `agent`: the
-    beginning of the agents' names, `arm` for `arm-0`, `arm-1`, ..., or a list of names.
+    All three autoreset modes of Gymnasium are supported. The arguments are those of `Watched`, except `agent`: a list
+    of the agents' names, or the beginning of these names, such as `arm` for `arm-0`, `arm-1`, ...
     """
 
     def __init__(
@@ -122,11 +122,11 @@ class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
 
     @property
     def status(self) -> Status:
-        """What became of the steps so far, those of all agents together."""
+        """Counts of the steps of all agents so far, and the state of the connection."""
         return self._publisher.status
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - as in Gymnasium
-        """Reset the environments, or those of `options["reset_mask"]`, and begin new episodes."""
+        """Reset all environments, or only those in `options["reset_mask"]`, and begin new episodes."""
         mask = (options or {}).get("reset_mask")  # the environment removes it from the options
         observations, infos = self.env.reset(seed=seed, options=options)
         for number, observation in enumerate(iterate(self.env.observation_space, observations)):
@@ -136,7 +136,7 @@ class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:  # noqa: ANN401 - of any environment
-        """Publish the step of each environment that is not being reset, and execute them."""
+        """Publish the step of each environment that is not being reset, and execute all steps."""
         for trail, action, over in zip(self._trails, iterate(self.env.action_space, actions), self._over, strict=True):
             if not over:
                 trail.act(action)
@@ -151,7 +151,7 @@ class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
         return self._publisher.flush(timeout)
 
     def close(self, **kwargs: Any) -> None:  # noqa: ANN401 - the environment's own
-        """Publish the ends of open episodes, close the connection, and the environments."""
+        """Publish the ends of open episodes; close the connection and the environments."""
         for trail in self._trails:
             trail.finish()
         self._publisher.close()
@@ -171,7 +171,7 @@ class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
             self._over[number] = False
             trail.begin(observation, info)
         elif self._over[number]:
-            pass  # without autoreset, an environment that is over stays so until `reset`
+            pass  # without autoreset, an ended environment waits for `reset`
         elif over and self._mode is AutoresetMode.SAME_STEP:
             last = info.pop("final_obs")
             trail.arrive(last, reward, info.pop("final_info", {}), terminated=terminated, truncated=truncated)
@@ -182,7 +182,7 @@ class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
 
 
 def _info_of(infos: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Return the info of one environment; a vector environment's info has arrays, with masks under `_<key>`."""
+    """Return the info of one environment. A vector environment's info has arrays, with masks in the keys `_<key>`."""
     found = {}
     for key, values in infos.items():
         present = infos.get(f"_{key}")

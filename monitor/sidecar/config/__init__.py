@@ -1,1 +1,1 @@
-"""The configuration: every setting, how a file is read, and a monitor made from it."""
+"""Define the settings of a configuration, read its file, and build a monitor from it."""

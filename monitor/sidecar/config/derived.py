@@ -61,7 +61,7 @@ class Section(BaseModel):
 
 @cache
 def meanings(kind: type, besides: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return name -> the text below each public field in the source of a class, each text on one line.
+    """Return name -> text for each public field of a class: the text below the field in the source, on one line.
 
     Raises KeyError if a field has no text, unless the field is made by a function named in `besides`.
     """

@@ -65,7 +65,7 @@ def _parse_every(value: object) -> int | float:
 
 
 def _parse_count(value: object) -> int:
-    """Parse a whole number, or its text, as the environment gives it. True and 2.0 are not whole numbers."""
+    """Parse a whole number, or the text of one, which the environment gives. True and 2.0 are not whole numbers."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):

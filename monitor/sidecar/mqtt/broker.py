@@ -1,4 +1,4 @@
-"""Address of the broker and the monitor's credentials, in a value that does not print secrets.
+"""Address of the broker and the monitor's credentials. Printing a `Broker` shows no secrets.
 
 Secrets in files are read at each connection, so they can be rotated without a restart.
 """
@@ -48,7 +48,10 @@ class Broker:
         return f"{'mqtt' if self.tls is None else 'mqtts'}://{host}:{self.port}"
 
     def credentials(self) -> tuple[str, str | None] | None:
-        """Return the current user and password; None without a user. Raises ConfigError if a file cannot be read."""
+        """Return the current user name and password, or None without a user name.
+
+        Raises ConfigError if a file cannot be read.
+        """
         username, password = self.username, self.password
         if self.username_file is not None:
             username = read_secret(self.username_file, "mqtt.username_file")

@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 and 5 as bytes, without I/O: the packets of a client that subscribes and publishes with QoS 0 and 1.
+"""Encode and decode MQTT 3.1.1 and 5, for a client that subscribes and publishes with QoS 0 and 1. Without I/O.
 
 The existing codecs support only one version (mqtt5: only 5), or read one packet at a time (paho: 14 us for a PUBLISH
 and its acknowledgement). In one call, this codec reads all bytes that have arrived, at about 1 us per message.
@@ -171,7 +171,7 @@ class Codec:
         return data[dropped:]
 
     def greeting(self, content: bytes) -> Greeting:
-        """Return the content of CONNACK."""
+        """Decode the content of CONNACK."""
         demand(len(content) >= 2)
         code = _OLD_CODES.get(content[1], content[1])
         old = len(content) == 2
@@ -189,7 +189,7 @@ class Codec:
         )
 
     def answer(self, packet: Packet) -> BrokerReply:
-        """Return the content of PUBACK, SUBACK or DISCONNECT."""
+        """Decode the content of PUBACK, SUBACK or DISCONNECT."""
         kind, content = packet
         given: Properties = {}
         at, codes = 0 if kind == GOODBYE else 2, b""

@@ -78,10 +78,11 @@ class Connection(asyncio.BufferedProtocol):
         self._refusals: set[str] = set()
 
     async def open(self) -> None:
-        """Connect and subscribe. Raises BrokerError if either fails. Unacknowledged messages follow.
+        """Connect and subscribe. Raises BrokerError if either fails.
 
-        If the broker kept the session, it also kept the subscription and may send thousands of messages before SUBACK.
-        So this method does not wait for SUBACK. If the broker refuses later, the connection is `lost`.
+        If the broker kept the session, it also kept the subscription. It may then send thousands of unacknowledged
+        messages before SUBACK, so this method does not wait for SUBACK. If the broker refuses later, the connection is
+        `lost`.
         """
         try:
             async with asyncio.timeout(DIAL_PATIENCE):
@@ -142,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._pass_on)
 
     async def close(self, patience: float) -> None:
-        """Disconnect in order, so that the last will is not sent; abort after `patience` seconds.
+        """Disconnect properly, so that the last will is not sent; abort after `patience` seconds.
 
         Messages that the broker sends meanwhile are not taken. The broker sends them again on the next connection.
         """
@@ -171,8 +172,8 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises OSError or ConfigError.
         """
-        # The loop's own threads are not used: the process waits for them at its end, so a hanging resolver would delay
-        # it.
+        # The loop's own threads are not used: at its end the process waits for them, so a hanging resolver would delay
+        # the end.
         credentials, context = await in_thread(self._dial.reach)
         session = self._session
         await self._loop.create_connection(
@@ -199,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- asyncio's callbacks ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start reading. asyncio calls this when the connection is made."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
@@ -209,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read."""
+        """Process the bytes that were read."""
         self._dial.acknowledge()
         self.keepalive.heard()
         now, number = self._clock(), self._number
@@ -227,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pass_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Record the end of the connection. asyncio calls this when the connection is lost or closed."""
         self._end(self._dial.explain(exc or ConnectionAbortedError("the broker closed the connection")))
         self.abort()
 
@@ -272,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             self.keepalive.start()
 
     def _complete(self, answer: codec.BrokerReply) -> None:
-        """Note that a published message is accepted, refused or sent with QoS 0."""
+        """Record that a published message is accepted, refused or sent with QoS 0."""
         if (topic := self._topics.pop(answer.id, None)) is None:
             return
         if answer.words is not None and answer.words not in self._refusals and len(self._refusals) < REFUSALS:

@@ -1,4 +1,4 @@
-"""Reach a broker: parameters of the session, the socket, and explanations of failures."""
+"""Open a socket to a broker, with the parameters of a session, and explain failures."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class Arrived(msgspec.Struct, frozen=True):
 class Dropped:
     """Messages of one topic that were dropped because the inbox was full.
 
-    The last entry of a gap has the `receipts` of all its dropped messages, so that they are acknowledged in the order
-    of arrival.
+    `receipts`: the last `Dropped` entry between two accepted messages has the receipts of all messages dropped between
+    them, so that these are acknowledged in the order of arrival.
     """
 
     now: Instant
@@ -119,7 +119,7 @@ class Inbox:
             if self._was_full:
                 self._report_space()
         else:
-            if self._dropped.get(entry.topic) is entry:  # otherwise the entry belongs to an earlier gap
+            if self._dropped.get(entry.topic) is entry:  # else messages were accepted after this entry
                 del self._dropped[entry.topic]
             self._last = None if entry is self._last else self._last
         return entry

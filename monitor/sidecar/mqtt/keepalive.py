@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class KeepAlive:
-    """Calls `ping` if either side was silent for half of `seconds`; calls `lost`, with the reason, if nothing follows.
+    """Calls `ping` if either side was silent for half of `seconds`; calls `lost(reason)` if the broker does not answer.
 
     The broker's time to answer is counted from the ping and not from its last message, because this process may have
     been suspended in between. While reading is paused (`deaf`), the broker does not count as lost.
@@ -41,17 +41,17 @@ class KeepAlive:
             self._timer.cancel()
 
     def heard(self) -> None:
-        """Note that the broker sent something."""
+        """Record that the broker sent something."""
         self._heard, self._pinged = self._loop.time(), math.inf
 
     def said(self) -> None:
-        """Note that we sent something."""
+        """Record that this client sent something."""
         self._said = self._loop.time()
 
     def deafen(self) -> None:
-        """Note that reading is paused."""
+        """Record that reading is paused."""
         self._deaf = True
 
     def listen(self) -> None:
-        """Note that reading continues. The broker's time to answer begins with the next ping."""
+        """Record that reading continues. The broker's time to answer begins with the next ping."""
         self._deaf, self._pinged = False, math.inf

@@ -40,16 +40,16 @@ STEADY: Final = 1.0
 sidecars with the same client id would disconnect each other many times a second."""
 
 WINDOW: Final = 5_000
-"""Maximum number of published messages in flight, if the broker accepts so many. Acknowledgements of the broker arrive
-after the steps that it sent before, and nothing is read while the inbox is full. With a window of 500, no alert was
-sent during that time."""
+"""Maximum number of published messages in flight, if the broker accepts so many. While the inbox is full,
+nothing is read, so the broker's acknowledgements wait behind the steps that it sent earlier. With a window of 500, no
+alert was sent during that time."""
 
 GOODBYE: Final = 1.5
-"""Seconds for the last messages, and for DISCONNECT. Messages not sent by then are sent after the restart."""
+"""Seconds to send the last messages and DISCONNECT. Messages not sent by then are sent after the restart."""
 
 
 class BrokerLink:
-    """Connection to the broker, renewed when lost.
+    """Keeps a connection to the broker, and renews it when it is lost.
 
     `changed(up)` is called on the loop when the connection is made and when it is lost.
     """
@@ -92,7 +92,7 @@ class BrokerLink:
             self._connection.acknowledge(current)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Stay connected until `stop`, then disconnect in order."""
+        """Stay connected until `stop`, then disconnect properly."""
         failures = 0
         while not stop.is_set():
             try:
@@ -172,7 +172,7 @@ class BrokerLink:
         if number is not None:
             self._outbox.done(number)
             if self._outbox.has_finished:
-                self._inbox.wake()  # so that it is stored
+                self._inbox.wake()  # so that the store learns of the acknowledged messages
         self._window.set()
 
     def _report_lost(self, error: Exception) -> None:

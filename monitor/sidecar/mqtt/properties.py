@@ -50,14 +50,14 @@ def read_length(data: bytes, at: int, end: int) -> tuple[int, int] | None:
 
 
 def span(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the positions at which the properties whose length is at `at` begin and end."""
+    """Return the positions at which properties begin and end. Their length is at position `at`."""
     size, begin = read_length(data, at, end) or (end, at)
     demand(begin + size <= end)
     return begin, begin + size
 
 
 def properties(data: bytes, at: int) -> Properties:
-    """Return the properties whose length is at `at`. If a property is given more than once, the last one counts."""
+    """Return the properties after their length at position `at`. If a property is repeated, the last one counts."""
     at, end = span(data, at, len(data))
     found: Properties = {}
     while at < end:

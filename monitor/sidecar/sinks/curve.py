@@ -1,6 +1,6 @@
 """Time series of bounded size.
 
-The newest points are unchanged; older points are merged in pairs, to the worse value.
+The newest points are unchanged. Older points are merged in pairs, and each pair keeps the worse value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Curve:
         self._columns = (array("d"), array("d"), array("d"))
 
     def add(self, when: float, own: float | None, alternative: float | None) -> None:
-        """Add a point; None: no value (hole). Consecutive holes are one."""
+        """Add a point; None: no value (hole). Consecutive holes count as one."""
         times, values, others = self._columns
         if own is None and alternative is None and times and math.isnan(values[-1]) and math.isnan(others[-1]):
             return
@@ -42,7 +42,7 @@ class Curve:
             self._coarsen()
 
     def since(self, when: float) -> Curve:
-        """Return a copy of the points from `when` on, with the last point before, whose value is valid at `when`."""
+        """Return a copy with the points from `when` on, and the last earlier point, whose value is valid at `when`."""
         start = max(bisect_left(self._columns[0], when) - 1, 0)
         copy = Curve(low=self._low, most=self._most)
         copy._columns = tuple(column[start:] for column in self._columns)  # type: ignore[assignment] # they are three
@@ -69,7 +69,7 @@ class Curve:
 
     def _merged(self, points: list[Point]) -> Iterator[Point]:
         waiting: Point | None = None
-        hole = False  # the point before
+        hole = False  # whether the previous point is a hole
         for point in points:
             ends_hole = hole and not math.isnan(point[1])
             hole = math.isnan(point[1])
@@ -81,7 +81,7 @@ class Curve:
                 yield waiting
             waiting = None if ends_hole else point
             if ends_hole:
-                yield point  # unchanged; otherwise the hole would seem longer
+                yield point  # if it were merged, the hole would seem longer
         if waiting is not None:
             yield waiting
 

@@ -92,7 +92,7 @@ class SeriesFamily:
 
 
 class _MetricLines:
-    """The beginnings of the lines, one for each name, and the numbers at their ends, or a function for them."""
+    """The lines of a series, one for each name: their beginnings, and their numbers or a function that returns them."""
 
     __slots__ = ("begins", "values")
 

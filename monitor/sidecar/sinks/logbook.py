@@ -177,7 +177,7 @@ class Logbook:
                 self._rejected = _rejected(notice)
 
     def adopt(self, _watched: Watched) -> None:
-        """Continue with another configuration. A formula that is undecided under it is logged again."""
+        """Continue with another configuration. Formulas that are undecided under the new one are logged again."""
         self._undecided.clear()
 
     def _notable(self, notices: Sequence[Notice]) -> list[Notice]:
@@ -246,7 +246,7 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else alert.state
         said = (what, name, alert.summary, proof)
-        # The logger's own method is not used, because it searches the stack for the caller, and no entry shows that.
+        # The logger's own method is not used, because it searches the stack for the caller, which no entry shows.
         LOG.handle(
             LOG.makeRecord(LOG.name, level, __file__, 0, "ALARM %s: %s: %s%s", said, None, extra={"fields": fields})
         )

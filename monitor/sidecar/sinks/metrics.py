@@ -47,8 +47,8 @@ from monitor.types.verdicts import Verdict
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOTHING: Final = (math.nan,) * len(FIGURES)
 UNREAD: Final = ("rejected", "dropped", "gap")
-"""Results of messages without a step. An agent with only such messages is not monitored, and therefore never forgotten.
-"""
+"""Results of messages without a step. They create no series for an agent: an agent with only such messages is not
+monitored, so it would never be forgotten, and its series would never be removed."""
 
 
 def outcome_of(verdict: Verdict) -> str:
@@ -177,7 +177,7 @@ class Metrics:
                 self._take(notice, now)
 
     def recall(self, effects: Effects, now: Instant) -> None:
-        """Show the whole state. The events that led to it were counted before."""
+        """Show the whole state. The events that led to it were counted earlier."""
         for notice in effects.notices:
             match notice:
                 case Judged():
@@ -274,7 +274,7 @@ class Metrics:
         self._on.show_calibration(notice.formula, counts)
 
     def _admit(self, agent: str) -> bool:
-        """Return whether series of this agent may exist. On its first message, create them with every alarm clear."""
+        """Return whether series of this agent may exist. If they are missing, create them, with every alarm clear."""
         if agent in self._agents:
             return True
         if not agent or len(self._agents) >= self._limit:

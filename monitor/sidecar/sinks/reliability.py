@@ -18,7 +18,7 @@ WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "
 
 
 def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> CalibrationCounts:
-    """Return the counts after a notice. `counts`: the counts before it; None if there were none."""
+    """Return the counts after a notice. `counts`: the counts before the notice; None if there were none."""
     if isinstance(notice, Calibrated):
         return CalibrationCounts(notice.calibration)
     counts = CalibrationCounts() if counts is None else counts

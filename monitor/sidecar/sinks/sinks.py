@@ -1,4 +1,4 @@
-"""All the sinks of a sidecar: the one place where they are listed."""
+"""List all the sinks of a sidecar, and pass effects to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG: Final = logging.getLogger("monitor.service")
 class Sinks:
     """Passes effects on to every sink, in order.
 
-    If a sink raises, this is logged and counted, and the other sinks go on.
+    If a sink raises an exception, this is logged and counted, and the other sinks continue.
 
     HTTP serves `metrics` and `view`. `all`: every sink, in this order. `queue_length`: returns the number of messages
     received and not yet processed.

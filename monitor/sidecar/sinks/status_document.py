@@ -27,7 +27,8 @@ from monitor.types.stream_events import BlindReason, Episode
 from monitor.types.verdicts import Recourse, Verdict
 
 State = Literal["firing", "pending", "blind", "unknown", "fine"]
-"""State of a formula for an agent: its alarm's state, `blind`, or `unknown` without a decided verdict."""
+"""State of a formula for an agent: its alarm is `firing` or `pending`; or it is `blind`; or there is no decided verdict
+(`unknown`); or none of these (`fine`)."""
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class AgentStatus:
 
 
 def status_of(query: Query | None) -> FormulaStatus:
-    """Return the status of a formula before its first verdict. Its curve knows whether low or high values are bad."""
+    """Return the status of a formula before its first verdict, with a curve for which low or high values are worse."""
     if query is None:
         return FormulaStatus(Curve())
     low = query.threshold is None or query.threshold.comparison in (">", ">=")

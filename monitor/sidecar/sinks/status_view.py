@@ -203,7 +203,7 @@ class StatusView:
         }
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
-        """Return the course of one agent: values in words and as curves, outcomes of forecasts, and `most` alarms.
+        """Return the data of one agent's page: values in words and as curves, outcomes of forecasts, `most` alarms.
 
         The formulas are ordered by urgency. Returns None if the agent is not known and no alarm of it is listed.
         """

@@ -87,7 +87,7 @@ class HistoryChanges(msgspec.Struct, frozen=True):
 
 
 class AlarmFilter(msgspec.Struct, frozen=True):
-    """Query for alarms. None matches any value. An alarm matches if it fired at any time between `since` and `until`.
+    """Query for alarms. None matches any value. An alarm matches if it was firing at some time from `since` to `until`.
 
     The `state` `over` matches every state except `firing`.
     """
@@ -133,7 +133,7 @@ class AlarmHistory:
                 self._next = max(self._next, number + 1)
 
     def note(self, publications: Iterable[Publication]) -> HistoryChanges:
-        """Record the alerts among these messages, and return the changes. An alert recorded before changes nothing."""
+        """Record the alerts among these messages, and return the changes. Alerts that are already recorded add none."""
         rows: dict[int, bytes] = {}
         gone: list[int] = []
         for publication in publications:

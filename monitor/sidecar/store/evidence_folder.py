@@ -153,7 +153,7 @@ class EvidenceFolder:
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether the disk or our quota is full."""
+    """Return whether the disk or this user's quota is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

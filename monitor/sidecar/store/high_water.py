@@ -1,4 +1,4 @@
-"""The number of the last transaction, in a file beside the database. It reveals lost transactions.
+"""The high-water mark: the number of the last transaction, in a file beside the database. It reveals lost transactions.
 
 SQLite stops reading its log at the first frame with a wrong checksum. So a log with a flipped bit, or a shortened or
 removed log, looks like the log of a process that ended earlier. The mark is written after each transaction. A database

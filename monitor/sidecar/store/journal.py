@@ -39,7 +39,7 @@ FORMAT: Final = 3
 everything is written."""
 
 UNNUMBERED: Final = 1
-"""The format whose transactions had no numbers."""
+"""The format in which transactions had no numbers."""
 
 PATIENCE: Final = 1.0
 """Seconds to wait for a sidecar that is shutting down."""
@@ -191,7 +191,7 @@ class Journal:
     def check_files(self) -> None:
         """Raise DamagedError if the database's files were removed, replaced or truncated.
 
-        SQLite would not notice this. It continues with its open files, and they are lost when they are closed.
+        SQLite does not notice this. It continues to use the open files, whose content is lost when SQLite closes them.
         """
         for file, known in self._file_stats.items():
             try:
@@ -210,7 +210,7 @@ class Journal:
 
     @contextmanager
     def _as_damage(self) -> Iterator[None]:
-        """Turn errors of sqlite3 caused by the file's content into DamagedError. Errors of the disk pass unchanged."""
+        """Convert sqlite3's errors about the file's content to DamagedError. Errors of the disk pass unchanged."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:

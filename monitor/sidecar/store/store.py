@@ -218,7 +218,10 @@ class Store:
             return Journal(self._path)
 
     def _compare(self, journal: Journal) -> None:
-        """Compare the number of the last transaction with the mark, because SQLite does not report a missing end."""
+        """Compare the number of the last transaction with the high-water mark, to detect lost transactions.
+
+        SQLite does not report that the newest transactions are missing.
+        """
         marked, found = self._mark.number, journal.number
         self._number = max(self._number, found)
         if marked is None and journal.numbered and found:
@@ -227,7 +230,7 @@ class Store:
             missing = f"{marked - found} of {marked}" if found else f"all {marked}"
             self.incomplete = f"{missing} transactions that were written are missing"
         if self.damages:
-            self.incomplete = ""  # it was reported that the database was set aside
+            self.incomplete = ""  # the report that the database was set aside suffices
         elif self.incomplete:
             self._report_damage(self.incomplete)
 

@@ -19,7 +19,7 @@ from monitor.errors import printable
 
 TEXT_COLUMNS: Final = 132
 TEXT_LINES: Final = 200
-"""Size of the table over HTTP."""
+"""Number of lines of the table over HTTP."""
 
 LOG_LINES: Final = 5
 """Number of terminal lines that are left for the log above the table."""
@@ -28,7 +28,7 @@ MIN_ROWS: Final = 3
 """Smallest number of rows, also on a small terminal."""
 
 MAX_SENTENCES: Final = 2
-"""Alarms, and reasons for blindness, that are shown as sentences. The table has rows for all of them."""
+"""Maximum number of alarms, and of reasons for blindness, shown as sentences. The table has rows for all of them."""
 
 STYLES: Final = {
     "firing": "bold red",

@@ -67,7 +67,7 @@ class _BoundedHttp(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse malformed HTTP. If a response has begun, for example before a bad body, only close the connection."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # otherwise its response would follow this one
+            self.cycle.disconnected = True  # otherwise the running request's response would follow this one
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:

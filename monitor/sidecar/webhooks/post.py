@@ -27,8 +27,8 @@ _MEANINGS: Final = {
 
 
 _LATER: Final = frozenset({408, 425, 429})
-"""Statuses from 400 to 499 that do not refuse the post for good: it came too slowly, too early, or after too many
-posts."""
+"""Statuses from 400 to 499 after which the post may be tried again: it arrived too slowly, too early, or after too many
+other posts."""
 
 _CONTENT: Final = frozenset({400, 413, 415, 422})
 """Statuses about a post's content. Other statuses, such as 401, 403, 404, 405 and 410, may also come from a load

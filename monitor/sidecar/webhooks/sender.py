@@ -58,7 +58,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Failure:
-    """Why a post was not accepted. `requested`: seconds for which the receiver asks to wait.
+    """Why a post was not accepted. `requested`: seconds that the receiver requests to wait.
 
     `refused`: the receiver refuses this post. `content`: it refuses the post's content. `alone`: the fault may lie in
     this post, so other posts are still tried.
@@ -76,10 +76,10 @@ class _Queue:
     """Posts of one agent, by number, in order.
 
     `due`: ticks from which the first post may be tried. `failures`: number of consecutive failed attempts. `tried`: the
-    post of the last attempt. For this post: `refusals`: number of consecutive refusals. `content`: number of
-    consecutive refusals of its content. `proofs`: number of failures before which another post was accepted. `since`:
-    ticks of the first such failure; if there was no such failure, ticks of the first failure. `seen`: number of
-    accepted posts, of all agents, at the last failure.
+    post of the last attempt. The next four are about this post. `refusals`: number of consecutive refusals. `content`:
+    number of consecutive refusals of its content. `proofs`: number of times that another post was accepted between two
+    failures of this post. `since`: ticks of the failure at which `proofs` became 1; while it is 0, of the first
+    failure. `seen`: number of accepted posts, of all agents, at the last failure.
     """
 
     numbers: deque[int] = field(default_factory=deque)
@@ -104,9 +104,9 @@ class _Queue:
         self.seen = accepted
 
     def judge(self, ticks: float) -> Literal["later", "ask", "hopeless"]:
-        """Return whether the fault lies in the post, because the receiver repeatedly accepts other posts.
+        """Return whether the fault lies in the post, that is, whether it fails while the receiver accepts other posts.
 
-        `ask`: not known yet. The fault lies in this post if the receiver accepts this agent's next post.
+        `hopeless`: yes. `later`: not known yet. `ask`: try this agent's next post now; yes, if the receiver accepts it.
         """
         if self.content >= REFUSALS:
             return "hopeless" if self.proofs else "ask"
@@ -223,7 +223,7 @@ class Sender:
         if failure.alone:
             queue.count(number, failure, self._accepted, self._clock().ticks)
         self._failed(agent, queue, failure)
-        if not failure.alone or number not in self._outbox:  # the post was too old
+        if not failure.alone or number not in self._outbox:  # not in the outbox: the post was too old
             return
         following = next((each for each in others if each in self._outbox), None)
         found = queue.judge(self._clock().ticks)
@@ -269,7 +269,7 @@ class Sender:
         return await post(endpoint.target, publication.payload, headers, seconds=seconds, context=endpoint.context)
 
     def _delivered(self, queue: _Queue, number: int) -> None:
-        """Note that a post was accepted. Failures that concerned all posts are therefore over."""
+        """Record that a post was accepted. Failures that concerned all posts are therefore over."""
         self._accepted += 1
         self._done(number, "delivered")
         if len(self._failing) > 1:
