@@ -14,7 +14,6 @@ number of successes in independent trials", 1956).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +22,7 @@ from monitor.errors import InputError
 from monitor.hidden.filtering import NOTHING
 from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.model.encode import encode_state
+from monitor.model.mdp import MDP
 from monitor.statistics.calibration import BINS, CalibrationCounts, Point, bin_of
 from monitor.statistics.clusters import ERROR
 from monitor.stream.hidden_adapter import HiddenAdapter
@@ -85,6 +85,16 @@ class BeliefCalibration:
         return max((each for each in self.tenths if not each.agrees), key=lambda each: each.off, default=None)
 
 
+def true_state(model: MDP, step: Observation) -> int | None:
+    """Return the true state that a step has beside its observation; None if it is unknown, or if no such state is."""
+    if step.truth is None:
+        return None
+    try:
+        return encode_state(model, "name" if isinstance(step.truth, str) else "index", step.truth)
+    except InputError:
+        return None
+
+
 class BeliefRecord:
     """The beliefs at recorded steps, beside their true states.
 
@@ -105,10 +115,8 @@ class BeliefRecord:
     def take(self, steps: Iterable[tuple[Observation, Instant]]) -> None:
         """Take steps in the order of their arrival."""
         for step, now in steps:
-            with suppress(InputError):  # the model does not have such a state
-                if step.truth is not None:
-                    true = encode_state(self._model, "name" if isinstance(step.truth, str) else "index", step.truth)
-                    self._known.setdefault((step.agent, step.episode, step.seq), true)
+            if (true := true_state(self._model, step)) is not None:
+                self._known.setdefault((step.agent, step.episode, step.seq), true)
             if step.agent not in self._sessions:
                 self._sessions[step.agent] = Session(step.agent, self._adapter, self._settings)
             session = self._sessions[step.agent]
