@@ -16,10 +16,9 @@ from monitor.errors import InputError, RecordingError
 if TYPE_CHECKING:
     from monitor.arrays import Bools
     from monitor.authoring.proposal.assessment import Assessment
-    from monitor.authoring.proposal.belief_calibration import BeliefCalibration
+    from monitor.authoring.proposal.belief_calibration import BeliefCalibration, BeliefRecord
     from monitor.authoring.proposal.paths import Shown
     from monitor.authoring.proposal.replayed import Event, Replay
-    from monitor.model.mdp import MDP
     from monitor.sidecar.config.load import Loaded
     from monitor.types.specs import FormulaSpec
     from monitor.types.stream_events import Instant, Observation
@@ -52,8 +51,7 @@ def report(
     these states. Exit code: 0; 1 if the forecasts of a formula are no
     better than the base rate, or if the belief is wrong.
     """
-    from monitor.authoring.proposal.belief_calibration import BeliefRecord  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.model_verdict import (  # noqa: PLC0415 - likewise
         belief_about,
         belief_sentence,
@@ -61,18 +59,15 @@ def report(
         say_verdict,
         with_belief,
     )
-    from monitor.hidden.hidden_checker import HiddenChecker  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
     check_reports(out or [])
     with progress("reading the configuration, the model and the policies"):
         loaded = assemble(config)
-    hidden = _hidden(loaded)
+    record = _belief_record(loaded)
     specs, events = with_forecasts(loaded.formulas)
-    replay = Replay(loaded.with_formulas(specs).monitor, _reader(loaded))
-    record = None
-    if hidden is not None:
-        record = BeliefRecord(HiddenChecker(hidden, loaded.tables, {}), loaded.monitor.settings)
+    reader = _reader(loaded) if record is None else record.read
+    replay = Replay(loaded.with_formulas(specs).monitor, reader)
     for recording in recordings:
         for step in _observations(recording, loaded):
             replay.take([step])
@@ -113,11 +108,15 @@ def report(
         raise typer.Exit(1)
 
 
-def _hidden(loaded: Loaded) -> MDP | None:
-    """Return the model if its states are hidden; None otherwise."""
-    from monitor.model.mdp import MDP  # noqa: PLC0415 - keep `cfmon --help` light
+def _belief_record(loaded: Loaded) -> BeliefRecord | None:
+    """Return an empty record of beliefs; None if the model's states are not hidden."""
+    from monitor.authoring.proposal.belief_calibration import BeliefRecord  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.hidden.hidden_checker import HiddenChecker  # noqa: PLC0415 - likewise
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
 
-    return loaded.model if isinstance(loaded.model, MDP) and loaded.model.emissions is not None else None
+    if not isinstance(loaded.model, MDP) or loaded.model.emissions is None:
+        return None
+    return BeliefRecord(HiddenChecker(loaded.model, loaded.tables, {}), loaded.monitor.settings)
 
 
 def _belief_document(found: BeliefCalibration) -> dict[str, Any]:
@@ -130,22 +129,12 @@ def _belief_document(found: BeliefCalibration) -> dict[str, Any]:
 
 
 def _reader(loaded: Loaded) -> Callable[[Observation], Any]:
-    """Return a function that maps a step to the model's own state.
-
-    If states are hidden, it maps a step to the true state and the observation, each None if unknown.
-    """
-    from monitor.authoring.proposal.belief_calibration import true_state  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.model.encode import encode_signal  # noqa: PLC0415 - likewise
-    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
+    """Return a function that maps an observation to the model's own state."""
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.stream.model_adapter import ModelAdapter  # noqa: PLC0415 - likewise
     from monitor.stream.world_adapter import WorldAdapter  # noqa: PLC0415 - likewise
 
-    settings, model, hidden = loaded.monitor.settings, loaded.model, _hidden(loaded)
-    if hidden is not None:
-        return lambda step: (
-            true_state(hidden, step),
-            None if step.observation is None else encode_signal(hidden, step.observation),
-        )
+    settings, model = loaded.monitor.settings, loaded.model
     adapter = (
         ModelAdapter(model, settings, None)
         if isinstance(model, MDP)

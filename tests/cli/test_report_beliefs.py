@@ -271,3 +271,17 @@ def test_forecasts_by_a_wrong_sensor_are_wrong(folder: Path, cfmon: Run) -> None
     code, out, _ = cfmon("report", "cfmon.yaml", "may.rec")
     assert code == 1
     assert "Forecasts of 'fallen' within 3 steps were WRONG" in " ".join(out.split())
+
+
+def test_steps_that_the_model_does_not_have_are_left_out(folder: Path, cfmon: Run) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"state": 1},
+        {"observation": 7, "state": 1},
+        {"observation": 0, "action": 5},
+        {"observation": None, "state": 9},
+    ]
+    sent = [{"v": 1, "episode": 900, "seq": n, "action": GO, **each} for n, each in enumerate(wrong)]
+    record(folder / "june.rec", folder / "cfmon.yaml", SENT + sent)
+    _, out, _ = cfmon("report", "cfmon.yaml", "june.rec")
+    assert f"Replayed {len(SENT) + 1:,} steps" in " ".join(out.split()), "a true state that is none is not known"
+    assert "3 steps that the model does not have left out" in " ".join(out.split())

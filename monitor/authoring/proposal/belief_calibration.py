@@ -22,7 +22,6 @@ from monitor.errors import InputError
 from monitor.hidden.filtering import NOTHING
 from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.model.encode import encode_state
-from monitor.model.mdp import MDP
 from monitor.statistics.calibration import BINS, CalibrationCounts, Point, bin_of
 from monitor.statistics.clusters import ERROR
 from monitor.stream.hidden_adapter import HiddenAdapter
@@ -85,16 +84,6 @@ class BeliefCalibration:
         return max((each for each in self.tenths if not each.agrees), key=lambda each: each.off, default=None)
 
 
-def true_state(model: MDP, step: Observation) -> int | None:
-    """Return the true state that a step has beside its observation; None if it is unknown, or if no such state is."""
-    if step.truth is None:
-        return None
-    try:
-        return encode_state(model, "name" if isinstance(step.truth, str) else "index", step.truth)
-    except InputError:
-        return None
-
-
 class BeliefRecord:
     """The beliefs at recorded steps, beside their true states.
 
@@ -115,7 +104,7 @@ class BeliefRecord:
     def take(self, steps: Iterable[tuple[Observation, Instant]]) -> None:
         """Take steps in the order of their arrival."""
         for step, now in steps:
-            if (true := true_state(self._model, step)) is not None:
+            if (true := self._true(step)) is not None:
                 self._known.setdefault((step.agent, step.episode, step.seq), true)
             if step.agent not in self._sessions:
                 self._sessions[step.agent] = Session(step.agent, self._adapter, self._settings)
@@ -125,6 +114,22 @@ class BeliefRecord:
                 event = session.advance()
                 if isinstance(event, Step):
                     self._compare(step.agent, event)
+
+    def read(self, step: Observation) -> tuple[int | None, object]:
+        """Return the true state of a step and its observation, each None if unknown.
+
+        Raises InputError if the step is none of the model.
+        """
+        return self._true(step), self._adapter.read(self._adapter.without_truth(step))[0]
+
+    def _true(self, step: Observation) -> int | None:
+        """Return the true state that a step has beside its observation; None if there is none, or none of the model."""
+        if step.truth is None:
+            return None
+        try:
+            return encode_state(self._model, "name" if isinstance(step.truth, str) else "index", step.truth)
+        except InputError:
+            return None
 
     def calibration(self) -> BeliefCalibration:
         """Return the comparison for all steps so far."""
