@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from monitor.alarm.phrases import bases_text, steps
 from monitor.cli.output import say
+from monitor.cli.recorded_inputs import many
 from monitor.cli.report_page import Page, Row, Section
 from monitor.errors import printable
 
@@ -103,6 +105,8 @@ def page_of(
 
 def belief_sentence(found: BeliefCalibration) -> str:
     """Return a sentence on the comparison of the belief with true states."""
+    if not found.steps:
+        return "The belief about the hidden state is NOT judged, as no true state was recorded."
     if found.calibrated:
         return "The belief about the hidden state was right, as far as these recordings show."
     said = "The belief about the hidden state was WRONG"
@@ -113,6 +117,22 @@ def belief_sentence(found: BeliefCalibration) -> str:
             f"{_true(first)} were"
         )
     return said + (f"; the true state had probability 0 at {steps(found.impossible)}." if found.impossible else ".")
+
+
+def with_belief(page: Page, found: BeliefCalibration) -> Page:
+    """Return the page of verdicts, with the comparison of the belief with true states before them."""
+    first, *more = page.verdict
+    sections = [belief_section(found), *page.sections]
+    bad = page.bad or not found.calibrated
+    return replace(page, verdict=[f"{belief_sentence(found)} {first}", *more], sections=sections, bad=bad)
+
+
+def belief_about(found: BeliefCalibration) -> str:
+    """Return a sentence on the steps at which the belief was compared with the true state."""
+    return (
+        f"Compared the belief with the true state at {many(found.steps, 'step')} of {many(found.episodes, 'episode')}; "
+        f"{many(found.unknown, 'step')} without a known state left out."
+    )
 
 
 def belief_section(found: BeliefCalibration) -> Section:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from monitor.cli.output import print_json, progress, say
 from monitor.cli.recorded_inputs import many
-from monitor.cli.report_page import Page, check_reports, write_page
-from monitor.errors import InputError, RecordingError, printable
+from monitor.cli.report_page import check_reports, write_page
+from monitor.errors import InputError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.arrays import Bools
     from monitor.authoring.proposal.assessment import Assessment
+    from monitor.authoring.proposal.belief_calibration import BeliefCalibration, BeliefRecord
+    from monitor.authoring.proposal.paths import Shown
     from monitor.authoring.proposal.replayed import Event, Replay
-    from monitor.model.mdp import MDP
     from monitor.sidecar.config.load import Loaded
     from monitor.types.specs import FormulaSpec
     from monitor.types.stream_events import Instant, Observation
     from monitor.types.verdicts import RestsOn
+
+NOT_SHOWN: Final = (
+    "forecasts and alarms, as it is never known whether {!r} held: states are hidden, no true `state` was recorded, "
+    "and no observation decides it"
+)
+NOT_KNOWN: Final = (
+    "{} at which it is not known whether {!r} held, and the forecasts that reach such a step, and {} near one"
+)
 
 
 def report(
@@ -37,25 +46,33 @@ def report(
 ) -> None:
     """Judge a running configuration by its recordings: forecasts beside outcomes, alarms and how early they were.
 
-    Replay the steps through the configuration's formulas. If states are hidden, compare the belief with the true state
-    at the steps that have a `state` beside their `observation`. Exit code: 0; 1 if the forecasts of a formula are no
+    Replay the steps through the configuration's formulas. If states are hidden, outcomes are known at the steps that
+    have a true `state` beside their `observation`, or whose observation decides the goal; the belief is compared with
+    these states. Exit code: 0; 1 if the forecasts of a formula are no
     better than the base rate, or if the belief is wrong.
     """
     from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.model_verdict import page_of, say_verdict  # noqa: PLC0415 - likewise
-    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
+    from monitor.cli.model_verdict import (  # noqa: PLC0415 - likewise
+        belief_about,
+        belief_sentence,
+        page_of,
+        say_verdict,
+        with_belief,
+    )
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
     check_reports(out or [])
     with progress("reading the configuration, the model and the policies"):
         loaded = assemble(config)
-    if isinstance(loaded.model, MDP) and loaded.model.emissions is not None:
-        _report_belief(config, recordings, loaded, loaded.model, out or [], as_json=as_json)
-        return
+    record = _belief_record(loaded)
     specs, events = with_forecasts(loaded.formulas)
-    replay = Replay(loaded.with_formulas(specs).monitor, _reader(loaded))
+    reader = _reader(loaded) if record is None else record.read
+    replay = Replay(loaded.with_formulas(specs).monitor, reader)
     for recording in recordings:
-        replay.take(_observations(recording, loaded))
+        for step in _observations(recording, loaded):
+            replay.take([step])
+            if record is not None:
+                record.take([step])
     if not replay.states:
         raise RecordingError(f"{recordings[0]}: holds no step of this configuration's model on {loaded.topics.steps}")
     bases = loaded.monitor.rests_on()
@@ -63,61 +80,55 @@ def report(
         (spec.name, _assessed(spec, events.get(spec.name), replay, loaded, bases[spec.name]))
         for spec in loaded.formulas
     ]
-    about = (
-        f"Replayed {many(len(replay.states), 'step')} of {many(len(replay.paths), 'path')} from "
-        f"{', '.join(map(str, recordings))}; {many(replay.refused, 'step')} that the model does not have left out."
-    )
-    write_page(page_of(found, f"{config}", about), out or [])
-    if as_json:
-        print_json({"steps": len(replay.states), "formulas": [_document(name, each) for name, each in found]})
-    else:
-        say(about)
-        for name, each in found:
-            say_verdict(name, each)
-        for path in out or []:
-            say(str(path))
-    if any(each.refused for _, each in found):
-        raise typer.Exit(1)
-
-
-def _report_belief(
-    config: Path, recordings: Sequence[Path], loaded: Loaded, model: MDP, out: Sequence[Path], *, as_json: bool
-) -> None:
-    """Report on the belief about the hidden states of a model."""
-    from msgspec import to_builtins  # noqa: PLC0415 - keep `cfmon --help` light
-
-    from monitor.authoring.proposal.belief_calibration import BeliefRecord  # noqa: PLC0415 - likewise
-    from monitor.cli.model_verdict import belief_section, belief_sentence  # noqa: PLC0415 - likewise
-    from monitor.hidden.hidden_checker import HiddenChecker  # noqa: PLC0415 - likewise
-
-    record = BeliefRecord(HiddenChecker(model, loaded.tables, {}), loaded.monitor.settings)
-    for recording in recordings:
-        record.take(_observations(recording, loaded))
-    found = record.calibration()
-    if not found.steps:
+    belief = None if record is None else record.calibration()
+    if belief is not None and not belief.steps and not any(each.skills for _, each in found):
         raise RecordingError(
             f"{recordings[0]}: holds no step on {loaded.topics.steps} whose true state is known; where states are "
             "hidden, send `state` beside `observation`, or write it into the recording"
         )
     about = (
-        f"Compared the belief with the true state at {many(found.steps, 'step')} of {many(found.episodes, 'episode')} "
-        f"from {', '.join(map(str, recordings))}; {many(found.unknown, 'step')} without a known state left out."
+        f"Replayed {many(len(replay.states), 'step')} of {many(len(replay.paths), 'path')} from "
+        f"{', '.join(map(str, recordings))}; {many(replay.refused, 'step')} that the model does not have left out."
     )
-    sentence = belief_sentence(found)
-    write_page(Page(f"{config}", [sentence], about, [belief_section(found)], bad=not found.calibrated), out)
+    about += "" if belief is None else f" {belief_about(belief)}"
+    page = page_of(found, f"{config}", about)
+    write_page(page if belief is None else with_belief(page, belief), out or [])
     if as_json:
-        document = to_builtins(found) | {"calibrated": found.calibrated}
-        for each in document["tenths"]:
-            del each["every"]["interval"]  # too narrow, because neighbouring steps depend on each other
-        print_json({"steps": found.steps, "belief": document})
+        document = {"steps": len(replay.states), "formulas": [_document(name, each) for name, each in found]}
+        print_json(document if belief is None else document | {"belief": _belief_document(belief)})
     else:
-        for line in (about, sentence, *map(str, out)):
-            say(printable(line))
-    if not found.calibrated:
+        say(about)
+        if belief is not None:
+            say(belief_sentence(belief))
+        for name, each in found:
+            say_verdict(name, each)
+        for path in out or []:
+            say(str(path))
+    if any(each.refused for _, each in found) or (belief is not None and not belief.calibrated):
         raise typer.Exit(1)
 
 
-def _reader(loaded: Loaded) -> Any:  # noqa: ANN401 - a method of an adapter, whose states differ
+def _belief_record(loaded: Loaded) -> BeliefRecord | None:
+    """Return an empty record of beliefs; None if the model's states are not hidden."""
+    from monitor.authoring.proposal.belief_calibration import BeliefRecord  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.hidden.hidden_checker import HiddenChecker  # noqa: PLC0415 - likewise
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
+
+    if not isinstance(loaded.model, MDP) or loaded.model.emissions is None:
+        return None
+    return BeliefRecord(HiddenChecker(loaded.model, loaded.tables, {}), loaded.monitor.settings)
+
+
+def _belief_document(found: BeliefCalibration) -> dict[str, Any]:
+    from msgspec import to_builtins  # noqa: PLC0415 - keep `cfmon --help` light
+
+    document: dict[str, Any] = to_builtins(found) | {"calibrated": found.calibrated}
+    for each in document["tenths"]:
+        del each["every"]["interval"]  # too narrow, because neighbouring steps depend on each other
+    return document
+
+
+def _reader(loaded: Loaded) -> Callable[[Observation], Any]:
     """Return a function that maps an observation to the model's own state."""
     from monitor.model.mdp import MDP  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.stream.model_adapter import ModelAdapter  # noqa: PLC0415 - likewise
@@ -159,29 +170,39 @@ def _assessed(
     if event is None:
         problem = "its goal is not of the form P>=p [ G<=h CONDITION ], so what its alarms warn of is not known"
         return Assessment(spec.name, (), bases=bases, unjudged=(problem,))
-    unsafe = _unsafe(event, replay.states, loaded)
-    skill = replay.skill(event, unsafe)
+    unsafe, shown = _unsafe(event, replay.states, loaded)
+    skill = replay.skill(event, unsafe, shown)
     unjudged = ["what the past still tells, which the running monitor tests (model_doubt)"]
+    rates = replay.rates(spec, event, unsafe, shown)
+    if shown is not None:
+        if not shown.known.any():
+            return Assessment(spec.name, (), bases=bases, unjudged=(NOT_SHOWN.format(event.name),))
+        lost, near = int((~shown.known).sum()), replay.fired(spec) - rates.measured.alarms
+        unjudged += [NOT_KNOWN.format(many(lost, "step"), event.name, many(near, "alarm"))] if lost else []
     if not skill.known:
         unjudged.insert(0, f"forecasts, as {event.name!r} always or never came")
     return Assessment(
-        event.name, (skill,), bases=bases, alarms=replay.rates(spec, event, unsafe),
+        event.name, (skill,), bases=bases, alarms=rates,
         horizon=event.horizon, day=replay.day, unjudged=tuple(unjudged), held_out=False,
     )  # fmt: skip
 
 
-def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> Bools:
-    """Return for each state whether the condition of an event holds in it, [n]."""
+def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> tuple[Bools, Shown | None]:
+    """Return for each state whether the condition of an event holds in it, [n].
+
+    If states are hidden, also return what the recordings show of it.
+    """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.authoring.proposal.replayed import holds  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.replayed import holds, shown_in  # noqa: PLC0415 - likewise
     from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
 
     model = loaded.model
     if isinstance(model, MDP):
-        return np.broadcast_to(holds(event.condition, lambda label: model.labels[label][list(states)]), len(states))
+        every = np.broadcast_to(holds(event.condition, model.labels.__getitem__), model.states)
+        return (every[list(states)], None) if model.emissions is None else shown_in(states, every, model.emissions)
     numbers = np.array(states, np.float64)
-    return np.broadcast_to(holds(event.condition, lambda label: model.holds(label, numbers)), len(states))
+    return np.broadcast_to(holds(event.condition, lambda label: model.holds(label, numbers)), len(states)), None
 
 
 def _document(name: str, found: Assessment) -> dict[str, Any]:

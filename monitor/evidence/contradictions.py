@@ -25,7 +25,12 @@ def contradictions(evidence: Evidence) -> list[str]:
 
     This needs neither the model nor the policies, so it can be called before they are opened.
     """
-    problems = [*_of_identity(evidence), *_of_place(evidence), *_of_manifests(evidence)]
+    problems = [
+        *_of_identity(evidence),
+        *_of_place(evidence),
+        *of_lengths(evidence),
+        *_of_manifests(evidence),
+    ]
     return problems or [*_of_noise(evidence), *_of_takeover(evidence)]
 
 
@@ -42,7 +47,7 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_place(evidence: Evidence) -> Iterator[str]:
-    """Check the positions of the path and of the first bad verdict, and that all pairs have inputs or none.
+    """Check the positions of the path and of the first bad verdict.
 
     If the path begins at the observed start, the first bad verdict is not later than the path's last step; if it is of
     this step, `since` equals `time`. These two rules do not apply to other paths, because the agent may have restarted
@@ -52,12 +57,18 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
         start = " from the start of the episode" if evidence.start_observed else ""
         yield f"path: {len(evidence.path)} pairs{start} do not end at seq {evidence.seq}"
-    if evidence.inputs and len(evidence.inputs) != len(evidence.path):
-        yield f"inputs: they are those of {len(evidence.inputs)} steps, and the path has {len(evidence.path)}"
     if evidence.first_seq < 0 or (evidence.start_observed and evidence.first_seq > evidence.seq):
         yield f"first_seq: the first bad verdict is of step {evidence.first_seq}, which is not within 0..{evidence.seq}"
     if evidence.start_observed and evidence.first_seq == evidence.seq and evidence.since != evidence.time:
         yield f"since: {evidence.since!r} is recorded, {evidence.time!r} follows: the first bad verdict is of this step"
+
+
+def of_lengths(evidence: Evidence) -> Iterator[str]:
+    """Check that the lists with an entry for each pair of the path are empty or as long as the path."""
+    for name in ("inputs", "acted"):
+        entries, pairs = len(getattr(evidence, name)), len(evidence.path)
+        if entries not in (0, pairs):
+            yield f"{name}: entries for {entries} pairs are recorded, and the path has {pairs}"
 
 
 def _of_manifests(evidence: Evidence) -> Iterator[str]:
@@ -92,8 +103,6 @@ def _of_noise(evidence: Evidence) -> Iterator[str]:
 def _of_takeover(evidence: Evidence) -> Iterator[str]:
     """Yield contradictions in the names of the policies that acted, and in the fields of a takeover."""
     acted, pairs = evidence.acted, len(evidence.path)
-    if acted and len(acted) != pairs:
-        yield f"acted: {len(acted)} policies for the {pairs} pairs of the path"
     if unknown := sorted(set(acted) - evidence.policies.keys() - {UNKNOWN_POLICY}):
         yield f"acted: there is no policy {unknown[0]!r} in the evidence"
     takeover = evidence.takeover

@@ -15,7 +15,7 @@ from monitor.evaluation.bands import goal_numbers
 from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
 from monitor.evaluation.procedures import DRAWS
 from monitor.evidence.canonical import plain
-from monitor.evidence.contradictions import TOLERANCE, differences
+from monitor.evidence.contradictions import TOLERANCE, differences, of_lengths
 from monitor.evidence.document import Evidence
 from monitor.evidence.maker import seen_states
 from monitor.logic import parse
@@ -80,11 +80,12 @@ def derive_again(
 ) -> Rederivation:
     """Derive the verdict of evidence without `contradictions`, by the first of `derivers` that supports it.
 
-    The default is `ENGINE`.
+    The default is `ENGINE`. If lists do not have the path's length, or if the models are others, the result has only
+    these problems: a verdict would be one on another path or model.
     """
-    problems = list(_of_models(evidence, model, models or {}))
+    problems = [*of_lengths(evidence), *_of_models(evidence, model, models or {})]
     if problems:
-        return Rederivation(problems, None)  # it is another model, and a verdict on it says nothing about this alarm
+        return Rederivation(problems, None)
     problems = list(_of_policies(evidence, model, tables))
     notes: tuple[str, ...] = ()
     try:

@@ -105,8 +105,6 @@ class Evaluators:
     ) -> None:
         if not 0.0 < delta < 1.0:
             raise ConfigError(f"bands.delta must lie strictly between 0 and 1, not {delta:g}")
-        if "nominal" not in policies:
-            raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         check_policy_names(policies)
         self.model = model
         self.policies = dict(policies)

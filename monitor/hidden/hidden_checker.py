@@ -19,6 +19,7 @@ from monitor.hidden.observation_values import HiddenWorld, ObservedValues
 from monitor.hidden.trace import Trace
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
+from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Goal, InterventionRef, Label, Measure, Probability
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
@@ -49,8 +50,7 @@ class HiddenChecker:
     def __init__(self, model: MDP, policies: Mapping[str, object], models: Mapping[str, MDP]) -> None:
         if model.emissions is not None and model.initial is None:
             raise ConfigError("a model with hidden states needs `initial`: where an episode may begin")
-        if "nominal" not in policies:
-            raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+        check_policy_names(policies)
         if model.counts is not None:
             raise ConfigError("a learned model with hidden states, or with a policy that remembers, has no bands yet")
         readers: dict[str, Reader] = {}

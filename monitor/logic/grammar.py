@@ -11,8 +11,9 @@ from lark import Lark, Token, Transformer, v_args
 
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import (
-    DECIDING,
     NOMINAL,
+    RESERVED,
+    TIMED,
     And,
     Const,
     Formula,
@@ -38,12 +39,6 @@ from monitor.logic.syntax import (
 
 MAX_HORIZON = 1_000_000
 """Largest offset in an interval."""
-
-TIMED = {"EVENTUALLY": "F", "ALWAYS": "G", "UNTIL": "U", "WEAK": "W", "RELEASE": "R"}
-"""Operators that need an interval: name in the grammar -> letter in the text."""
-
-RESERVED = "|".join(("nominal", "do", "model", "delta", "regret", "handover", *DECIDING))
-"""Words that cannot be names of policies."""
 
 GRAMMAR = (
     r"""
@@ -104,7 +99,7 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 %ignore /\/\/[^\n]*/
 """
     + "".join(f'{name}: "{letter}"\n' for name, letter in TIMED.items())
-    + rf"NAME: /(?!(P|C|X|{'|'.join(TIMED.values())}|true|false|{RESERVED})\b)"
+    + rf"NAME: /(?!({'|'.join(RESERVED)})\b)"
     r"[A-Za-z_][A-Za-z0-9_]*/"
 )
 

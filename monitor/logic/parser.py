@@ -7,8 +7,8 @@ import re
 from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from monitor.errors import FormulaError
-from monitor.logic.grammar import TIMED, Problem, grammar
-from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Regret, Temporal, Test, WorldRef
+from monitor.logic.grammar import Problem, grammar
+from monitor.logic.syntax import TIMED, Formula, Goal, InterventionRef, Probability, Regret, Temporal, Test, WorldRef
 from monitor.logic.traversal import children, nested_goals
 
 MAX_LENGTH = 10_000

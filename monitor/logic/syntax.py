@@ -100,7 +100,16 @@ class InterventionRef:
 NOMINAL = InterventionRef("nominal")
 
 DECIDING = ("best", "max", "min", "optimal")
-"""Words for interventions whose decisions are made for the goal; no policy can have such a name."""
+"""Words for decisions that are made for the goal."""
+
+TIMED = {"EVENTUALLY": "F", "ALWAYS": "G", "UNTIL": "U", "WEAK": "W", "RELEASE": "R"}
+"""Operators that need an interval: name in the grammar -> letter in the text."""
+
+RESERVED = (
+    *("P", "C", "X", *TIMED.values(), "true", "false"),
+    *("nominal", "do", "model", "delta", "regret", "handover", *DECIDING),
+)
+"""Words that cannot be names in a formula. Of these, only `nominal` is a policy: the deployed one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,6 @@ def derive(
         raise ConfigError(f"delta must lie strictly between 0 and 1, not {delta:g}")
     if not isinstance(model, MDP):
         raise ConfigError("the referee evaluates enumerated models only")
-    if "nominal" not in policies:
-        raise ConfigError("no policy is called 'nominal'; add the deployed policy under this name")
     check_policy_names(policies)
     text = query if isinstance(query, str) else print_formula(query)
     others = dict(models or {})

@@ -9,7 +9,7 @@ from typing import Protocol, assert_never
 import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Ints
-from monitor.errors import ConfigError, FormulaError, LimitError
+from monitor.errors import FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators, deployed_name
 from monitor.logic import Automaton, automaton_of, print_formula
 from monitor.logic.parser import error_at
@@ -141,8 +141,6 @@ class Simulated:
         models: Mapping[str, Simulator | VectorSimulator | CheckedWorld] | None = None,
         actions: Iterable[str] = (),
     ) -> None:
-        if "nominal" not in policies:
-            raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         check_policy_names(policies)
         self._actions = ActionNames(tuple(actions), model.actions)
         self._policies, self.deployed = frozenset(policies), deployed_name(policies)

@@ -41,10 +41,14 @@ class HiddenAdapter(Adapter):
         now: Instant,
         late: bool,  # noqa: FBT001
     ) -> tuple[BufferedMessage, InputError | None]:
-        """Return the result of `Adapter.entry`. A true state in the observation is dropped first; it has no effect."""
-        if self._model.emissions is not None and observation.truth is not None:
-            observation = replace(observation, state=None, truth=None)
-        return super().entry(observation, now, late)
+        """Return what `Adapter.entry` returns for the observation without the true state, on which nothing depends."""
+        return super().entry(self.without_truth(observation), now, late)
+
+    def without_truth(self, observation: Observation) -> Observation:
+        """Return the observation without the true state beside it, if states are hidden."""
+        if self._model.emissions is None or observation.truth is None:
+            return observation
+        return replace(observation, state=None, truth=None)
 
     def read(self, observation: Observation) -> Pair:
         """Return the pair in an observation, without a belief. Raises InputError."""

@@ -60,7 +60,7 @@ def test_the_evidence_of_an_alarm_has_nothing_of_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"acted": ("careful",)}, "acted: 1 policies for the 3 pairs of the path"),
+        ({"acted": ("careful",)}, "acted: entries for 1 pairs are recorded, and the path has 3"),
         ({"acted": ("careful", "who", "careful")}, "acted: there is no policy 'who' in the evidence"),
         ({"acted": ("nominal", "nominal", "careful")}, "takeover.policy: careful is recorded, which does not act"),
         (

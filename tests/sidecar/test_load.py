@@ -71,12 +71,12 @@ def test_objects_are_named_by_what_they_hold(config: Path) -> None:
         (
             ("careful: careful.yaml", "do: careful.yaml"),
             ConfigError,
-            "line 3, policies.do: 'do' is a word of the formula",
+            "line 3, policies.do: no policy can be called 'do', a word of the formula",
         ),
         (
             ("careful: careful.yaml", "best: careful.yaml"),
             ConfigError,
-            "line 3, policies.best: 'best' is a word of the formula",
+            "line 3, policies.best: no policy can be called 'best', a word of the formula",
         ),
         (("severity: critical", "when: fails"), ConfigError, "formulas[0].alarm.when: 'fails' never happens"),
         (

@@ -227,7 +227,7 @@ def test_what_a_forger_writes_is_a_problem_and_no_crash(
         altered = msgspec.structs.replace(document, path=path)
         assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
     altered = msgspec.structs.replace(document, inputs=document.inputs[1:])
-    assert contradictions(altered) == ["inputs: they are those of 3 steps, and the path has 4"]
+    assert contradictions(altered) == ["inputs: entries for 3 pairs are recorded, and the path has 4"]
 
 
 # ---- limits ----

@@ -14,7 +14,7 @@ from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.forecast_skill import Events, ForecastSet, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import HELD, HeldOut, Holdout, held_out, in_order
 from monitor.authoring.learning.model_report import Chain
-from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.outcomes import HiddenOutcomes, Outcomes
 from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Tally
 
@@ -107,7 +107,7 @@ class ForecastJudge:
     """
 
     forecasts: Callable[[str, int], ForecastSet]
-    outcomes: Outcomes
+    outcomes: Outcomes | HiddenOutcomes
     labels: Sequence[str]
     fold: Callable[[Ints], Ints]
     assumed: bool = True

@@ -92,6 +92,59 @@ class Outcomes:
         return arrived[order], unmeasured[order], lost[order], ended[order], path[order], episode[order]
 
 
+@dataclass(frozen=True)
+class HiddenOutcomes:
+    """Outcomes of a condition on hidden states, as far as recordings show them.
+
+    Attributes:
+        holds, known: after each transition [n], whether the condition is known to hold, and whether it is known at all.
+        shown: whether the observation alone shows that the condition holds.
+        ended: whether the transition ends the episode.
+        path, episode: as in `Outcomes`.
+    """
+
+    holds: Bools
+    known: Bools
+    shown: Bools
+    ended: Bools
+    path: Ints
+    episode: Ints
+
+    def events(self, horizon: int, *, assumed: bool = True) -> tuple[Bools, Bools]:
+        """Return which forecasts after each transition are judged, [n, 1], and which of these came true, [n, 1].
+
+        A forecast includes the present step, because the state is hidden. It is judged if the condition is known at
+        each step from now until the horizon or the end of the episode, and if the observation does not show already
+        that the condition holds. Whether a forecast is judged thus never depends on a true state that was not observed.
+        """
+        del assumed
+        number = np.arange(len(self.path))
+        last = np.searchsorted(self.path, self.path, side="right") - 1
+        until = np.minimum(number + horizon, last)
+        whole = self.ended[last] | (number + horizon <= last)
+        judged = whole & ~self.ended & ~self.shown & ~_any_within(~self.known, number, until)
+        return judged[:, np.newaxis], _any_within(self.holds, number, until)[:, np.newaxis]
+
+    def ends(self, horizon: int) -> Bools:
+        """Return whether the episode ends within `horizon` steps after each transition, [n]."""
+        last = np.searchsorted(self.path, self.path, side="right") - 1
+        return np.asarray(self.ended[last] & (np.arange(len(self.path)) + horizon >= last))
+
+    def paths(self) -> Ints:
+        """Return the path of each transition."""
+        return self.path
+
+    def episodes(self) -> Ints:
+        """Return the episode of each transition."""
+        return self.episode
+
+
+def _any_within(marks: Bools, first: Ints, last: Ints) -> Bools:
+    """Return for each pair of `first` and `last` whether a row from one to the other is marked."""
+    before = np.concatenate([[0], np.cumsum(marks)])
+    return np.asarray(before[last + 1] > before[first])
+
+
 def _following(marks: Bools) -> Ints:
     """Return for each row the next later row that is marked, [n, L]; n if there is none."""
     count = len(marks)

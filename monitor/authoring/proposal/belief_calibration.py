@@ -14,7 +14,6 @@ number of successes in independent trials", 1956).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,10 +104,8 @@ class BeliefRecord:
     def take(self, steps: Iterable[tuple[Observation, Instant]]) -> None:
         """Take steps in the order of their arrival."""
         for step, now in steps:
-            with suppress(InputError):  # the model does not have such a state
-                if step.truth is not None:
-                    true = encode_state(self._model, "name" if isinstance(step.truth, str) else "index", step.truth)
-                    self._known.setdefault((step.agent, step.episode, step.seq), true)
+            if (true := self._true(step)) is not None:
+                self._known.setdefault((step.agent, step.episode, step.seq), true)
             if step.agent not in self._sessions:
                 self._sessions[step.agent] = Session(step.agent, self._adapter, self._settings)
             session = self._sessions[step.agent]
@@ -117,6 +114,22 @@ class BeliefRecord:
                 event = session.advance()
                 if isinstance(event, Step):
                     self._compare(step.agent, event)
+
+    def read(self, step: Observation) -> tuple[int | None, object]:
+        """Return the true state of a step and its observation, each None if unknown.
+
+        Raises InputError if the step is none of the model.
+        """
+        return self._true(step), self._adapter.read(self._adapter.without_truth(step))[0]
+
+    def _true(self, step: Observation) -> int | None:
+        """Return the true state that a step has beside its observation; None if there is none, or none of the model."""
+        if step.truth is None:
+            return None
+        try:
+            return encode_state(self._model, "name" if isinstance(step.truth, str) else "index", step.truth)
+        except InputError:
+            return None
 
     def calibration(self) -> BeliefCalibration:
         """Return the comparison for all steps so far."""

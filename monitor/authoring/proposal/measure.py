@@ -279,21 +279,39 @@ def take(notice: Notice, traces: Mapping[str, FormulaTrace], number: int, seq: i
 
 
 def summary_of(
-    candidate: CandidateFormula, trace: FormulaTrace, paths: Sequence[RecordedPath], unsafe: Bools
+    candidate: CandidateFormula,
+    trace: FormulaTrace,
+    paths: Sequence[RecordedPath],
+    unsafe: Bools,
+    known: Bools | None = None,
 ) -> Measured:
-    """Return the figures of a formula on the paths. `unsafe`: whether each state is unsafe, [S]."""
+    """Return the figures of a formula on the paths. `unsafe`: whether each state is unsafe, [S].
+
+    `known`: whether this is known, [S], if states are hidden; `unsafe` is False where it is not. Steps and alarms then
+    count if it is known at each step from the takeover to the horizon. An alarm is false if no state there is unsafe: a
+    hidden state may be unsafe before an alarm can know it.
+    """
     leads: list[int] = []
     counts: list[PathAlarms] = []
     warned: list[int] = []
     reach = candidate.horizon
     for number, path in enumerate(paths):
         alarms, entered = trace.alarms.get(number, []), unsafe_events(path, unsafe)
+        judged, steps = alarms, len(path.actions)
+        if known is not None:
+            here = known[path.states]
+            entered = [e for e in entered if here[e - 1] and here[e]]
+            settled = [bool(here[_window(t, candidate)].all()) for t in range(len(here))]
+            judged, steps = [a for a in alarms if settled[a]], sum(settled[:steps])
         before = [[e - a for a in alarms if e - reach <= a < e] for e in entered]
         found = [max(each) for each in before if each]
         leads += found
         warned += [number] if any(before) else []
-        false = sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a in alarms)
-        counts.append(PathAlarms(len(path.actions), len(alarms), false, len(entered), len(found)))
+        if known is None:
+            false = sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a in judged)
+        else:
+            false = sum(not unsafe[path.states[_window(a, candidate)]].any() for a in judged)
+        counts.append(PathAlarms(steps, len(judged), false, len(entered), len(found)))
     of = episodes_of(paths)
     episodes = [_total([counts[n] for n in np.flatnonzero(of == one).tolist()]) for one in dict.fromkeys(of.tolist())]
     steps, fired, false, events, preceded = _total(episodes)
@@ -313,6 +331,11 @@ def summary_of(
         paths=tuple(counts),
         episodes=tuple(episodes),
     )
+
+
+def _window(step: int, candidate: CandidateFormula) -> slice:
+    """Return the steps that decide the goal of an alarm: from the takeover to the horizon."""
+    return slice(max(step - candidate.offset, 0), step + candidate.horizon + 1)
 
 
 def _total(counts: Sequence[PathAlarms]) -> PathAlarms:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.holdout import HeldOut
-from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.outcomes import HiddenOutcomes, Outcomes
 from monitor.authoring.learning.state_codes import is_end
 from monitor.authoring.learning.states import States
 from monitor.model.mdp import MDP
@@ -103,14 +103,30 @@ def unsafe_events(path: RecordedPath, unsafe: Bools) -> list[int]:
     return [int(t) + 1 for t in np.flatnonzero(holds[1:] & ~holds[:-1])]
 
 
-def outcomes_of(paths: Sequence[RecordedPath], unsafe: Bools) -> Outcomes:
-    """Return the outcomes after each step of the paths. `unsafe`: whether each state of the paths is unsafe, [S]."""
+class Shown(NamedTuple):
+    """What recordings show of a condition on hidden states, for each state of paths [S].
+
+    `known`: whether it is known if the condition holds. `alone`: whether the observation alone shows that it holds.
+    """
+
+    known: Bools
+    alone: Bools
+
+
+def outcomes_of(paths: Sequence[RecordedPath], unsafe: Bools, shown: Shown | None = None) -> Outcomes | HiddenOutcomes:
+    """Return the outcomes after each step of the paths. `unsafe`: whether each state of the paths is unsafe, [S].
+
+    `shown`: None if states are not hidden. Otherwise `unsafe` is False where it is not known.
+    """
     lengths = [len(path.actions) for path in paths]
     ended = np.zeros(sum(lengths), np.bool_)
     ended[np.cumsum(lengths)[np.array(lengths) > 0] - 1] = [path.ended for path in paths if len(path.actions)]
     after = np.concatenate([np.zeros(0, np.int64), *(path.states[1:] for path in paths)])
     episodes = np.repeat(episodes_of(paths), lengths)
-    return Outcomes.of_label(unsafe[after], ended, np.repeat(np.arange(len(paths)), lengths), episodes)
+    of = np.repeat(np.arange(len(paths)), lengths), episodes
+    if shown is None:
+        return Outcomes.of_label(unsafe[after], ended, *of)
+    return HiddenOutcomes(unsafe[after], shown.known[after], shown.alone[after], ended, *of)
 
 
 def episodes_of(paths: Sequence[RecordedPath]) -> Ints:

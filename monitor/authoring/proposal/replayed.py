@@ -18,10 +18,11 @@ from monitor.authoring.learning.cross_fitting import ForecastJudge
 from monitor.authoring.learning.forecast_skill import EXACT, ForecastSet, ForecastSkill
 from monitor.authoring.proposal.assessment import AlarmRates
 from monitor.authoring.proposal.measure import CandidateFormula, FormulaTrace, summary_of
-from monitor.authoring.proposal.paths import RecordedPath, outcomes_of
+from monitor.authoring.proposal.paths import RecordedPath, Shown, outcomes_of
 from monitor.errors import InputError
 from monitor.logic import Formula, parse, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
+from monitor.model.emissions import Emissions
 from monitor.runtime.monitor import Monitor
 from monitor.types.alerts import Alert
 from monitor.types.notices import Judged, Notice
@@ -91,6 +92,25 @@ def holds(formula: Formula, label: Callable[[str], Bools]) -> Bools:
         case Const(value=value):
             return np.asarray(value)
     raise TypeError(f"{formula} is no condition on a state")
+
+
+def shown_in(
+    steps: Sequence[tuple[int | None, int | None]], condition: Bools, emissions: Emissions
+) -> tuple[Bools, Shown]:
+    """Return where a condition on hidden states is known to hold, and what the recordings show of it, [n] each.
+
+    `steps`: true state and observation of each step, each None if unknown. `condition`: whether it holds in each state,
+    [S]. It is known at a step with a true state, and if it holds in all states that can show the observation, or in
+    none of them.
+    """
+    of = np.repeat(condition, np.diff(emissions.indptr))
+    some, other = (np.bincount(emissions.observed[each], minlength=emissions.signals) > 0 for each in (of, ~of))
+    # after the last observation: none, which shows nothing
+    always, never = (np.append(one & ~two, values=False) for one, two in ((some, other), (other, some)))
+    true = np.array([-1 if state is None else state for state, _ in steps], np.int64)
+    seen = np.array([emissions.signals if signal is None else signal for _, signal in steps], np.int64)
+    given = true >= 0
+    return np.where(given, condition[true], always[seen]), Shown(given | always[seen] | never[seen], always[seen])
 
 
 @dataclass(frozen=True)
@@ -189,8 +209,15 @@ class Replay:
             for number, steps in enumerate(self.paths)
         ]
 
-    def rates(self, spec: FormulaSpec, event: Event, unsafe: Bools) -> AlarmRates:
-        """Return the rates of a formula's alarms. `unsafe`: whether the event's condition holds after each step."""
+    def fired(self, spec: FormulaSpec) -> int:
+        """Return the number of a formula's alarms."""
+        return len(self._alarms.get(spec.name, {}))
+
+    def rates(self, spec: FormulaSpec, event: Event, unsafe: Bools, shown: Shown | None = None) -> AlarmRates:
+        """Return the rates of a formula's alarms. `unsafe`: whether the event's condition holds after each step.
+
+        `shown`: None if states are not hidden.
+        """
         formula = parse(spec.text)
         goal = formula if isinstance(formula, Goal | Regret) else None
         offset = 0 if goal is None else goal.world.offset
@@ -198,17 +225,21 @@ class Replay:
         trace = FormulaTrace()
         for path, place in sorted(self._alarms.get(spec.name, {}).values()):
             trace.alarms.setdefault(path, []).append(place)
-        return AlarmRates(summary_of(candidate, trace, self.recorded_paths(), unsafe))
+        known = None if shown is None else shown.known
+        return AlarmRates(summary_of(candidate, trace, self.recorded_paths(), unsafe, known))
 
-    def skill(self, event: Event, unsafe: Bools) -> ForecastSkill:
-        """Return the skill of the forecasts of an event."""
+    def skill(self, event: Event, unsafe: Bools, shown: Shown | None = None) -> ForecastSkill:
+        """Return the skill of the forecasts of an event. `unsafe`, `shown`: as in `rates`."""
         values = self._values.get(query_name(event), {})
         nothing = np.nan, np.nan
         steps = [(number, place) for number, each in enumerate(self.paths) for place in range(1, len(each))]
         safe, at_best = np.array([values.get(each, nothing) for each in steps], np.float64).reshape(-1, 2).T
         made = ForecastSet(1 - safe, np.full(len(steps), EXACT), assumed=at_best - safe)
         judge = ForecastJudge(
-            lambda _label, _horizon: made, outcomes_of(self.recorded_paths(), unsafe), [event.name], np.zeros_like
+            lambda _label, _horizon: made,
+            outcomes_of(self.recorded_paths(), unsafe, shown),
+            [event.name],
+            np.zeros_like,
         )
         return judge.skills(event.name, [event.horizon])[0]
 

@@ -22,7 +22,7 @@ from monitor.evaluation.worlds import WorldChecker
 from monitor.evidence.document import evidence_id
 from monitor.evidence.maker import EvidenceMaker
 from monitor.hidden.hidden_checker import HiddenChecker
-from monitor.logic import parse
+from monitor.logic.policy_names import check_policy_name
 from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme
 from monitor.model.mdp import MDP
@@ -252,18 +252,11 @@ def _read_policy(config: Config, name: str, model: AnyModel) -> OnnxPolicy[Any]:
 
 
 def _check_policy_name(config: Config, name: str) -> None:
-    """Raise ConfigError if the name is a word of the formula language, such as `do`.
-
-    A trial formula is parsed to find out.
-    """
-    if name == "nominal":
-        return
+    """Raise ConfigError if the name is a word of the formula language, such as `do`."""
     try:
-        formula = parse(f"{name}.P>=0.5 [ true ]")
-    except FormulaError:
-        formula = None
-    if not isinstance(formula, Goal) or formula.world.change.kind != "policy":
-        raise ConfigError(f"{config.where('policies', name)}: {name!r} is a word of the formula language; rename it")
+        check_policy_name(name)
+    except ConfigError as error:
+        raise ConfigError(f"{config.where('policies', name)}: {error}") from None
 
 
 def _query(config: Config, index: int, vocabulary: Vocabulary | None) -> Query:
