@@ -21,7 +21,7 @@ import numpy.typing as npt
 from experiments.output import arguments, plain, write_csv
 from experiments.takeovers import EPISODES, FALLBACKS, GOAL, THETA, Clinic, Row, named
 from monitor.alarm.takeover import outcome_of
-from monitor.evaluation import Engines, Held, alone
+from monitor.evaluation import Held, TableEngines, alone
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
@@ -49,7 +49,7 @@ class Ward:
         self._rows = _log(dense)
         self._choices = {name: _log(clinic.choices(name)) for name in clinic.policies}
         policies = {named(name): table for name, table in clinic.policies.items()}
-        self.engines = Engines(Checker(model, policies), Sampling())
+        self.engines = TableEngines(Checker(model, policies), Sampling())
 
     @cached_property
     def goal(self) -> Goal:

@@ -8,11 +8,11 @@ from monitor.evaluation.check import NO_BOUNDS, check, check_many
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.engines import (
     NOT_EXACT,
-    AnyEngines,
     Engines,
     Held,
     HiddenEngines,
     Names,
+    TableEngines,
     WorldEngines,
     engines_of,
 )
@@ -28,12 +28,12 @@ from monitor.evaluation.seeding import (
 __all__ = [
     "NOT_EXACT",
     "NO_BOUNDS",
-    "AnyEngines",
     "Engines",
     "Held",
     "HiddenEngines",
     "Names",
     "SampledChecker",
+    "TableEngines",
     "WorldEngines",
     "alone",
     "check",

@@ -12,10 +12,10 @@ from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.engines import (
     NOT_EXACT,
-    AnyEngines,
     Engines,
     Held,
     HiddenEngines,
+    TableEngines,
     WorldEngines,
     engines_of,
     neither,
@@ -178,7 +178,7 @@ def check_many(
         read = read_all(queries)
         for formula, text in read:
             engines.names.validate(formula, text)
-        if isinstance(engines, Engines):
+        if isinstance(engines, TableEngines):
             check_path(engines.checker.model, held.pairs)
         spec = FormulaSpec("", "", engine=engine, causal_model=causal_model)
         answers = (
@@ -193,7 +193,7 @@ def check_many(
 
 
 def _held(
-    engines: AnyEngines, path: Sequence[Sequence[Any]], policies: Mapping[str, object], acted: Sequence[str]
+    engines: Engines, path: Sequence[Sequence[Any]], policies: Mapping[str, object], acted: Sequence[str]
 ) -> Held:
     """Check the path, and return it in the form that the engines take."""
     if isinstance(engines, WorldEngines):
@@ -210,13 +210,13 @@ def _held(
 
 
 def _answered(
-    engines: AnyEngines, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, *, recourse: bool
+    engines: Engines, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, *, recourse: bool
 ) -> Verdict:
     verdict = engines.with_bands(_verdict(engines, formula, spec, held, drawn), formula, held, drawn)
     return engines.with_recourse(verdict, formula, held) if recourse else verdict
 
 
-def _verdict(engines: AnyEngines, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
+def _verdict(engines: Engines, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
     if isinstance(engines, HiddenEngines):
         return engines.verdict(formula, spec, held)
     if isinstance(engines, WorldEngines) or spec.engine == "sampled":

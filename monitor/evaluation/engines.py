@@ -1,7 +1,7 @@
 """The engines that evaluate formulas on a stream, one class for each kind of model.
 
-`Engines`: exact and sampled, on a table. `WorldEngines`: sampled, on a world with numbers. `HiddenEngines`: exact, on a
-model with hidden states or with policies that remember.
+`TableEngines`: exact and sampled, on a table. `WorldEngines`: sampled, on a world with numbers. `HiddenEngines`: exact,
+on a model with hidden states or with policies that remember. `Engines` is any of the three.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Names:
         validate(formula, model, policies, text, models)
 
 
-class Engines:
+class TableEngines:
     """The exact engine and the sampled one, over the same model and policies.
 
     Args:
@@ -226,7 +226,7 @@ class WorldEngines:
         self.tested = NoiseRows(checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Answer once, so that errors occur at the start. The errors are those of `Engines.prepare`.
+        """Answer once, so that errors occur at the start. The errors are those of `TableEngines.prepare`.
 
         Returns True and no reason, because it depends on the observations whether a verdict is exact.
         """
@@ -256,18 +256,18 @@ class WorldEngines:
 
     @property
     def deployed(self) -> str:
-        """As in `Engines`."""
+        """As in `TableEngines`."""
         return self.checker.scene.deployed
 
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:
-        """As in `Engines`.
+        """As in `TableEngines`.
 
         A label set is computed on access, which raises ModelError if the world fails in the state.
         """
         return self.checker.scene.label_sets(automaton)
 
     def forecast(self, goal: Goal, held: Held, drawn: Drawn) -> float:
-        """As in `Engines`."""
+        """As in `TableEngines`."""
         return estimated(self.checker.sampled.question(goal, _moments(held), drawn, acted=held.acted))[0]
 
     def prepare_takeover(self, goal: Goal) -> None:
@@ -291,7 +291,7 @@ class WorldEngines:
         )
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
-        """As in `Engines`."""
+        """As in `TableEngines`."""
         return self.checker.rests_on(formula)
 
 
@@ -307,7 +307,7 @@ class HiddenEngines:
         checker: checker of the model and the policies.
         sampling: only checked, because nothing is sampled. Raises ConfigError if it is not allowed.
 
-    `learned`: always None, because such models have no bands yet. The other attributes are those of `Engines`.
+    `learned`: always None, because such models have no bands yet. The other attributes are those of `TableEngines`.
     """
 
     learned = None
@@ -317,7 +317,7 @@ class HiddenEngines:
         self.tested, self.deployed = ObservationRows(checker.filter), checker.deployed
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Answer once, so that errors occur at the start. The errors are those of `Engines.prepare`."""
+        """Answer once, so that errors occur at the start. The errors are those of `TableEngines.prepare`."""
         del window
         if spec.engine == "sampled" or spec.causal_model != "gumbel":
             raise LimitError(ONLY_EXACT)
@@ -363,7 +363,7 @@ class HiddenEngines:
         return {}
 
 
-AnyEngines = Engines | WorldEngines | HiddenEngines
+Engines = TableEngines | WorldEngines | HiddenEngines
 
 
 def engines_of(
@@ -375,7 +375,7 @@ def engines_of(
     *,
     delta: float | None = None,
     needs: str = "a stream needs an MDP, or a world with numbers or the path of one",
-) -> AnyEngines:
+) -> Engines:
     """Return the engines for a model of any kind. Raises ConfigError, ModelError or PolicyError.
 
     `bands`: None for verdicts without credible bands. `delta`: probability that a guaranteed band misses the value, if
@@ -393,7 +393,7 @@ def engines_of(
     policies = read_policies(policies, table)
     if is_hidden(table, policies):
         return HiddenEngines(HiddenChecker(table, policies, tabled), sampling)
-    return Engines(
+    return TableEngines(
         Checker(table, tables(policies, table), tabled, delta=(bands or BANDS).delta if delta is None else delta),
         sampling,
         bands,

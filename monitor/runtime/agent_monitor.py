@@ -9,7 +9,7 @@ import msgspec
 
 from monitor.alarm.blindness import MARKS
 from monitor.alarm.message import Identity
-from monitor.evaluation import AnyEngines
+from monitor.evaluation import Engines
 from monitor.runtime.formula import FormulaMonitor, FormulaMonitorState, When
 from monitor.runtime.query import Query
 from monitor.runtime.takeovers import BROKEN, CUT_OFF, GONE, UNKNOWN
@@ -52,7 +52,7 @@ class AgentMonitor:
         self,
         session: Session,
         queries: Sequence[Query],
-        engines: AnyEngines,
+        engines: Engines,
         identity: Identity,
         trust: ModelTrust | None = None,
     ) -> None:

@@ -29,7 +29,7 @@ import msgspec
 
 from monitor.alarm.figures import is_open
 from monitor.errors import LimitError, MonitorError
-from monitor.evaluation import AnyEngines, Engines, HiddenEngines, WorldEngines
+from monitor.evaluation import Engines, HiddenEngines, TableEngines, WorldEngines
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton
 from monitor.logic.syntax import NOMINAL, Goal, Probability
 from monitor.logic.traversal import nested_goals, quantity_goals
@@ -102,7 +102,7 @@ class ForecastTarget:
 
     __slots__ = ("_automaton", "_obligations", "goal", "horizon", "index", "label_sets", "start")
 
-    def __init__(self, forecast: FollowedForecast, engines: Engines | WorldEngines) -> None:
+    def __init__(self, forecast: FollowedForecast, engines: TableEngines | WorldEngines) -> None:
         self.index, self.goal = forecast.index, forecast.goal
         self._automaton = PathAutomaton(forecast.path)
         self._obligations: dict[int, Obligation] = {}
@@ -123,7 +123,7 @@ class ForecastTarget:
         return self._obligations.setdefault(number, Obligation(number))
 
 
-def target_of(formula: Formula, engines: AnyEngines) -> ForecastTarget | None:
+def target_of(formula: Formula, engines: Engines) -> ForecastTarget | None:
     """Return the forecast to follow for a validated formula; None if there is none (see `followed_forecast`)."""
     forecast = followed_forecast(formula)
     if isinstance(forecast, str) or isinstance(engines, HiddenEngines):
@@ -156,7 +156,7 @@ class Forecasts:
         self.value: float | None = None
         self.counts = CalibrationCounts()
 
-    def begin(self, verdict: Verdict, path: SlidingPath, engines: AnyEngines) -> None:
+    def begin(self, verdict: Verdict, path: SlidingPath, engines: Engines) -> None:
         """Follow the forecast of a verdict on a path, unless the observed states already decide its formula.
 
         Call this only if no forecast is followed.

@@ -12,7 +12,7 @@ from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
 from monitor.alarm.machine import Alarm, AlarmChange, Assessment, assess, close, next_alarm, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import tell
-from monitor.evaluation import AnyEngines
+from monitor.evaluation import Engines
 from monitor.exact.verdict import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator
@@ -142,7 +142,7 @@ class FormulaMonitor:
     def answer(  # noqa: PLR0917 - by position they are passed in less time
         self,
         session: Session,
-        engines: AnyEngines,
+        engines: Engines,
         step: Step,
         notices: list[Notice],
         now: Instant,
@@ -176,9 +176,7 @@ class FormulaMonitor:
         elif self.alarm.state == "firing" and not ends:
             notices += self._refresh(now)
 
-    def _note(
-        self, verdict: Verdict, step: Step, path: SlidingPath, notices: list[Notice], engines: AnyEngines
-    ) -> None:
+    def _note(self, verdict: Verdict, step: Step, path: SlidingPath, notices: list[Notice], engines: Engines) -> None:
         """Report a verdict, and follow its forecast if none is followed."""
         self.last = Judged(self._agent, self._spec.name, verdict, step.episode, step.seq, step.time, step.late)
         notices.append(self.last)

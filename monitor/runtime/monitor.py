@@ -24,7 +24,7 @@ import msgspec
 
 from monitor.alarm.message import Identity, identity_of
 from monitor.errors import ConfigError, FormulaError, InputError
-from monitor.evaluation import AnyEngines, engines_of
+from monitor.evaluation import Engines, engines_of
 from monitor.evaluation.models import meaning_of
 from monitor.evaluation.worlds import WorldChecker
 from monitor.hidden.hidden_checker import HiddenChecker
@@ -198,7 +198,7 @@ class Monitor:
         return tuple(self._queries)
 
     def rests_on(self) -> dict[str, dict[str, RestsOn]]:
-        """Return formula name -> support of the formula's values before anything is observed (`Engines.rests_on`)."""
+        """Return formula name -> support of the formula's values before anything is observed."""
         return {query.spec.name: self._engines.rests_on(query.formula) for query in self._queries}
 
     def agents(self) -> tuple[str, ...]:
@@ -499,7 +499,7 @@ class Monitor:
         return Session.load(before.session, self._adapter, self.settings, pages=held)
 
 
-def _adapter(engines: AnyEngines, settings: StreamSettings) -> Adapter:
+def _adapter(engines: Engines, settings: StreamSettings) -> Adapter:
     """Return the adapter between observations and the model.
 
     Raises ConfigError if the state encoder does not fit the model.

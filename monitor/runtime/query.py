@@ -14,7 +14,7 @@ from msgspec import structs
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, HiddenEngines, WorldEngines, on_stream
+from monitor.evaluation import NO_BOUNDS, NOT_EXACT, Engines, HiddenEngines, TableEngines, WorldEngines, on_stream
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck
 from monitor.hidden.hidden_checker import HiddenCheck
@@ -129,7 +129,7 @@ class QueryEvaluator:
         self.begun = -1
         self.pushed = 0
 
-    def verdict(self, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
+    def verdict(self, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
         """Return the verdict on the session's path, whose last pair is `step`.
 
         If evaluation fails, the verdict is undecided with a reason.
@@ -152,12 +152,14 @@ class QueryEvaluator:
             if isinstance(error, LimitError) and not exact_only:
                 return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
             return _undecided(query, "exact", str(error))
-        if isinstance(engines, Engines):  # with hidden states, the verdict depends on more than the path's pairs
+        if isinstance(engines, TableEngines):  # with hidden states, the verdict depends on more than the path's pairs
             shared = query.shared
             shared.keep(path, verdict)
         return verdict
 
-    def _exact(self, query: Query, engines: Engines | HiddenEngines, session: Session, added: int | None) -> Verdict:
+    def _exact(
+        self, query: Query, engines: TableEngines | HiddenEngines, session: Session, added: int | None
+    ) -> Verdict:
         spec, path = query.spec, session.path
         if isinstance(engines, HiddenEngines):
             if self.hidden is None:
@@ -169,7 +171,7 @@ class QueryEvaluator:
             self.check = engines.checker.incremental_check(query.formula, spec.causal_model, spec.text, window=window)
         return self.check.verdict(path.held, added, path.terminated, path.start_observed, path.acted)
 
-    def with_bands(self, verdict: Verdict, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
+    def with_bands(self, verdict: Verdict, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
         """Return a verdict on the session's path, with its credible band if the model is learned.
 
         The band uses the noise of the verdict's samples, or the noise that a sampled verdict would have used.
@@ -178,7 +180,7 @@ class QueryEvaluator:
         return engines.with_bands(verdict, query.formula, held_path(session.path), drawn)
 
     @staticmethod
-    def with_recourse(verdict: Verdict, query: Query, engines: AnyEngines, session: Session) -> Verdict:
+    def with_recourse(verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
         """Return a verdict on the session's path. If its goal is missed, add whether the goal could have been met."""
         path = session.path
         known = query.shared.peek(path) if verdict.method == "exact" else None
@@ -189,7 +191,7 @@ class QueryEvaluator:
             known.recourse = examined.recourse
         return examined
 
-    def _sampled(self, query: Query, engines: AnyEngines, session: Session, step: Step, why: str) -> Verdict:
+    def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict, which is one more test of this formula on this stream."""
         assert not isinstance(engines, HiddenEngines), "where states are hidden nothing is sampled"
         spec, path = query.spec, session.path
@@ -203,7 +205,7 @@ class QueryEvaluator:
             self.tests += 1
         return verdict
 
-    def _drawn(self, query: Query, engines: AnyEngines, session: Session, step: Step) -> Drawn:
+    def _drawn(self, query: Query, engines: Engines, session: Session, step: Step) -> Drawn:
         """Return the seed of the noise and the error rate of the next test."""
         return on_stream(
             engines.sampling,
@@ -257,7 +259,7 @@ def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int)
 
 def prepare(
     formulas: Sequence[Query | FormulaSpec | str],
-    engines: AnyEngines,
+    engines: Engines,
     *,
     window: int,
     known: Collection[str] = (),
@@ -277,7 +279,7 @@ def prepare(
     return queries
 
 
-def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known: Collection[str]) -> Query:
+def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: Collection[str]) -> Query:
     if isinstance(engines, WorldEngines) and isinstance(spec, FormulaSpec) and spec.causal_model == "world":
         spec = structs.replace(spec, causal_model="gumbel")  # a stored spec has the prepared value
     query = spec if isinstance(spec, Query) else read_query(spec, engines.names, window=window)
@@ -288,7 +290,7 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
         if query.spec.engine == "sampled":
             raise SpecError(query.spec.name, ("engine",), ONLY_DRAWN)
         query = replace(query, spec=structs.replace(query.spec, causal_model="world"))
-    table = engines if isinstance(engines, Engines) else None
+    table = engines if isinstance(engines, TableEngines) else None
     by = _takeover_goal(query, engines, known, sampled=drawn and table is not None)
     return replace(
         query,
@@ -316,7 +318,7 @@ def query_notes(queries: Sequence[Query]) -> list[str]:
     ]
 
 
-def _takeover_goal(query: Query, engines: AnyEngines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
+def _takeover_goal(query: Query, engines: Engines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
     """Build the tables of the goal that judges takeovers, and return it, or the reason why there is none."""
     by = takeover_goal(query.formula, sampled=sampled)
     if isinstance(by, str):

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from monitor.alarm.takeover import outcome_of, takeover_formula
 from monitor.errors import LimitError, MonitorError
-from monitor.evaluation import AnyEngines, Held, on_stream
+from monitor.evaluation import Engines, Held, on_stream
 from monitor.logic import Formula, PathAutomaton, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import handover_goal, nested_goals
@@ -96,7 +96,7 @@ def _alternative(formula: Formula) -> tuple[InterventionRef | None, Goal | None]
 
 def judged_takeover(
     goal: Goal,
-    engines: AnyEngines,
+    engines: Engines,
     spec: FormulaSpec,
     held: Held,
     drawn: Drawn,
@@ -153,7 +153,7 @@ class Takeovers:
         """Follow the takeover that begins with this step."""
         self.followed.append(Takeover(step.episode, step.seq, step.time))
 
-    def advance(self, path: SlidingPath, engines: AnyEngines, *, ended: bool = False) -> list[TakenOver]:
+    def advance(self, path: SlidingPath, engines: Engines, *, ended: bool = False) -> list[TakenOver]:
         """Judge the takeovers whose horizon is over at the path's last pair; with `ended`, judge all takeovers."""
         if not self.followed:
             return []
@@ -181,7 +181,7 @@ class Takeovers:
     def _due(self, takeover: Takeover, last: Step) -> bool:
         return last.seq - takeover.seq + 1 >= self._by.pairs
 
-    def _judge(self, takeover: Takeover, path: SlidingPath, engines: AnyEngines) -> TakenOver:
+    def _judge(self, takeover: Takeover, path: SlidingPath, engines: Engines) -> TakenOver:
         first, last = path.first_seq, path.last
         assert first is not None and last is not None, "the path has a step"  # noqa: PT018 - one fact
         begin, needs = takeover.seq - first, self._by.pairs

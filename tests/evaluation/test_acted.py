@@ -7,7 +7,7 @@ import pytest
 
 from monitor import PathError, check
 from monitor.errors import LimitError
-from monitor.evaluation import Engines
+from monitor.evaluation import TableEngines
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model import MDP
@@ -143,7 +143,7 @@ def test_a_simulated_model_depends_on_it_unless_the_path_is_replayed() -> None:
 def test_one_value_is_the_same_with_and_without_a_growing_path() -> None:
     """With a window of 0 nothing is kept between verdicts; the numbers are the same."""
     tables = {name: as_table(policy, MODEL) for name, policy in POLICIES.items()}
-    checker = Engines(Checker(MODEL, tables, {"icy": ICY}), Sampling()).checker
+    checker = TableEngines(Checker(MODEL, tables, {"icy": ICY}), Sampling()).checker
     for text in [
         'careful@2.P>=0.5 [ F=2 "ledge" ] & mixed[1]@1.P<0.2 [ X "home" ]',
         'regret(careful@2, P>=0.5 [ F=2 "ledge" ])',

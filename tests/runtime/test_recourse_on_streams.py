@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from monitor.alarm.refresh import refreshed
 from monitor.errors import PathError
 from monitor.evaluation import check, recourse
-from monitor.evaluation.engines import Engines
+from monitor.evaluation.engines import TableEngines
 from monitor.exact import Checker
 from monitor.exact.best.values import BestValues
 from monitor.exact.inputs import tables
@@ -208,7 +208,7 @@ def test_the_tables_are_made_before_the_first_message(monkeypatch: pytest.Monkey
     made: list[object] = []
     note_calls(monkeypatch, BestValues, "__init__", made, lambda *_: None)
     checker = Checker(road(), tables(POLICIES, road()))
-    engines = Engines(checker, Sampling())
+    engines = TableEngines(checker, Sampling())
     for when, count in (("off", 0), ("auto", 1)):
         formula = spec(recourse=cast("RecourseWhen", when))
         engines.prepare(read_query(formula, None, window=8).formula, formula, window=8)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import LimitError
-from monitor.evaluation import Engines, Held, alone
+from monitor.evaluation import Held, TableEngines, alone
 from monitor.exact import Checker
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import automaton, parse
@@ -510,7 +510,7 @@ def test_outcomes_are_as_frequent_as_where_both_policies_run_on_one_noise(seed: 
             met, would_meet = state != DITCH  # it is absorbing
     pairs = np.array(path).transpose(2, 0, 1)
     different, back = np.unique(pairs.reshape(EPISODES, -1), axis=0, return_inverse=True)
-    engines = Engines(Checker(model, tables), Sampling())
+    engines = TableEngines(Checker(model, tables), Sampling())
     values = np.array([_gone_on(engines, each.reshape(-1, 2), acted) for each in different])[back.reshape(-1)]
     for happened in (met, ~met):
         errors = happened * (would_meet - values)
@@ -528,7 +528,7 @@ def _choices(table: PolicyTable) -> np.ndarray:
     return table.probabilities
 
 
-def _gone_on(engines: Engines, path: np.ndarray, acted: list[str]) -> float:
+def _gone_on(engines: TableEngines, path: np.ndarray, acted: list[str]) -> float:
     """The value of going on, on one path."""
     spec = FormulaSpec("f", f'regret(careful@0, P>=0.5 [ G<={STEPS} !"ditch" ])')
     formula = parse(spec.text)

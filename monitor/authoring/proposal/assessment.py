@@ -57,7 +57,7 @@ class Assessment:
         skills: skill of the event's forecasts for each horizon.
         problems: further reasons why the model is not good enough.
         past: gains in forecasts from knowing more of the past, if the model has states.
-        bases: what the formula's values rest on at the start, as in `Engines.rests_on`.
+        bases: what the formula's values rest on at the start, as in `TableEngines.rests_on`.
         alarms: rates of the proposed formula.
         horizon: horizon of the proposed formula.
         day: number of steps in a day.

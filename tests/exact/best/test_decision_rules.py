@@ -13,7 +13,7 @@ import pytest
 
 import monitor
 from monitor.errors import ConfigError, FormulaError, LimitError
-from monitor.evaluation import Engines
+from monitor.evaluation import TableEngines
 from monitor.exact.best import prior
 from monitor.exact.best.options import options_of
 from monitor.exact.best.values import FirstChange, Observed, PlanValues
@@ -213,7 +213,9 @@ def test_a_stream_that_neither_engine_can_follow_gives_the_reason_of_both(monkey
     with pytest.raises(
         LimitError, match=r"limit MAX_NUMBERS.*; nor by sampling: best decides by exact values"
     ) as refused:
-        Engines(checker, Sampling()).prepare(monitor.parse(text), FormulaSpec(name="best", text=text, engine="auto"))
+        TableEngines(checker, Sampling()).prepare(
+            monitor.parse(text), FormulaSpec(name="best", text=text, engine="auto")
+        )
     assert "use engine: exact" not in str(refused.value)
 
 
