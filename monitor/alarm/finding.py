@@ -121,7 +121,9 @@ class Finding:
         shown, bound = ranges(self.numbers(), self.places)
         needed = f"{NEEDED[test.comparison]} {bound}"
         shown += self._unrecorded(0)
-        return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
+        return f"{shown}; " + (
+            f"alarm if {needed}" if self._formula.alarm.fires_while == "holds" else f"{needed} required"
+        )
 
     def _unrecorded(self, number: int) -> str:
         """Return a note, with the reason, if a quantity is known only as an interval or extrapolates."""

@@ -151,7 +151,7 @@ def _assessed(verdict: Verdict, spec: AlarmSpec) -> Assessment:
     if outcome is None:  # a plain formula
         if verdict.holds is None:
             return _unknown(verdict)
-        return "bad" if verdict.holds == (spec.when == "holds") else "good"
+        return "bad" if verdict.holds == (spec.fires_while == "holds") else "good"
     match outcome:
         case "safe":
             return "good"

@@ -65,7 +65,7 @@ def on_stream(
         test: number of the test, from 1.
     """
     strength = share_of_stream(Strength(sampling.alpha, sampling.beta), test)
-    if alarm.when == "holds":
+    if alarm.fires_while == "holds":
         strength = strength.negated
     return Drawn(sampling, stream_seed(sampling.seed, stream, seq, test), first, strength.alpha, strength.beta, test)
 

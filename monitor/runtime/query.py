@@ -305,10 +305,7 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: C
 
 def query_notes(queries: Sequence[Query]) -> list[str]:
     """Return notes for the user on formulas whose comparison looks reversed, or whose decisions are expensive."""
-    watched = (
-        FormulaUse(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
-        for query in queries
-    )
+    watched = (FormulaUse(query.spec.name, query.formula, query.spec.alarm.fires_while) for query in queries)
     notes = [f"{name}: {note}" for name, note in reversed_goals(watched)]
     return notes + [
         f"{query.spec.name}: decisions made for its goal cost up to {query.products:,} multiplications at each step "

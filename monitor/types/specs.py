@@ -58,6 +58,11 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     ignored. Needs `causal_model` `any` or `stable`.
     """
 
+    @property
+    def fires_while(self) -> Literal["fails", "holds"]:
+        """The truth value with which the alarm fires; `fails` also for `regret(...)`, whose outcomes miss a goal."""
+        return "holds" if self.when == "holds" else "fails"
+
 
 class Sampling(msgspec.Struct, frozen=True):
     """Error rates and limits of sampled answers; `monitor.evaluation.check_sampling` checks them."""

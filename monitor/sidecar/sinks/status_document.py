@@ -81,7 +81,7 @@ def status_of(query: Query | None) -> FormulaStatus:
     if query is None:
         return FormulaStatus(Curve())
     low = query.threshold is None or query.threshold.comparison in (">", ">=")
-    return FormulaStatus(Curve(low=low != (query.spec.alarm.when == "holds")))
+    return FormulaStatus(Curve(low=low != (query.spec.alarm.fires_while == "holds")))
 
 
 def doubt_of(trust: Trust | None) -> dict[str, Any]:
