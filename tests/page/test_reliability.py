@@ -34,19 +34,19 @@ def test_many_forecasts_make_a_diagram(page: Page, scene: Scene, served: str, ke
     unfold(page)
     section = page.locator(".reliability")
     expect(section.locator(".told")).to_have_text(
-        "Of 120 forecasts of about 0.95, the fraction 0.83 came true. "
+        "Of 120 forecasts of about 0.95, the fraction 0.82 came true. "
         "In 1 of 9 groups the forecasts are outside the 95 % interval.",
         timeout=SOON,
     )
     assert section.locator("svg circle").count() == 8
     assert section.locator("svg rect.off").count() == 1
     assert section.locator("svg .ideal").count() == 1
-    assert "forecast 0.95: of 120, the fraction 0.83 came true" in (
+    assert "forecast 0.95: of 120, the fraction 0.82 came true" in (
         section.locator("svg").get_attribute("aria-label") or ""
     )
     rows = section.locator("tbody tr")
     assert rows.count() == 9
-    assert rows.last.locator("td").all_inner_texts() == ["0.95", "0.83", "0.75 to 0.89", "120", "NO"]
+    assert rows.last.locator("td").all_inner_texts() == ["0.95", "0.82", "0.75 to 0.89", "120", "NO"]
     score = section.locator(".score").inner_text()
     assert "Brier score 0.1031" in score
     assert "291 non-overlapping forecasts" in score
