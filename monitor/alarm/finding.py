@@ -44,6 +44,19 @@ class Finding:
         """Return a note if the goal of a firing alarm is met again."""
         return ", met again" if self._verdict.outcome == "safe" else ""
 
+    def is_missed_by(self, value: float) -> bool:
+        """Return whether a value misses the requirement. False if there is no single value that is compared."""
+        test = self._test
+        return test is not None and test.holds(value) is (self._formula.alarm.when == "holds")
+
+    def worst(self, value: float) -> str:
+        """Return the sentence on the worst value, which misses the requirement, of an alarm that is over."""
+        test = self._test
+        assert test is not None
+        low = (test.comparison in {">", ">="}) is not (self._formula.alarm.when == "holds")
+        shown, *_ = ranges([(value, None), *self.numbers()], self.places)
+        return f"While firing it {'fell' if low else 'rose'} to {shown}"
+
     def counterfactual(self) -> str:
         """Return the value under the intervention, and its range over all causal models."""
         match self._parsed:
@@ -98,6 +111,17 @@ class Finding:
                 return []
         bound: list[tuple[float, Open]] = [] if test is None else [(test.bound, None)]
         return [(quantity.value, quantity.extremes) for quantity in quantities] + bound
+
+    @property
+    def _test(self) -> Test | None:
+        """The comparison of the only value, or of the agent's own; None if there is none."""
+        if not self.numbers():
+            return None
+        match self._parsed:
+            case Regret(_, Goal(_, _, test)) | Goal(_, _, test):
+                return test
+            case _:
+                return None
 
     def _disagree(self) -> bool:
         """Return whether causal models disagree; False with a guaranteed band, which `Certainty.learned` reports."""

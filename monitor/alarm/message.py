@@ -310,16 +310,20 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     recourse: AlertRecourse | None = None
     """Whether the missed goal of `regret(...)` could have been met, in the newest verdict. Left out if the goal is met,
     for every other formula, and if this was not examined (`recourse` in the configuration)."""
+    worst: float | None = None
+    """The worst known `value` since the alarm fired, also of verdicts between two messages, so that a closed alarm says
+    how bad it was. Left out if `value` was not known when the alarm fired."""
 
 
 FOLLOWING: Final = (
     "outcome", "value", "threshold", "alternative", "method", "effect", "bounds", "robust", "profile", "handover",
     "episode", "seq", "time", "time_unix", "late", "summary", "details", "extremes", "bands",
-    "rests_on", "recourse",
+    "rests_on", "recourse", "worst",
 )  # fmt: skip
 """Fields that are updated from the newest verdict without a new revision."""
 OPTIONAL: Final = (
-    "bands", "rests_on", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples", "credible_now",
+    "bands", "rests_on", "recourse", "worst", "extremes", "nominal_extremes", "alternative_extremes", "samples",
+    "credible_now",
 )  # fmt: skip
 """Fields that are left out if they do not apply."""
 
@@ -409,6 +413,7 @@ def _message(
         bands=alert_bands(verdict),
         rests_on=None if (quantity := other_quantity(verdict)) is None else quantity.rests_on,
         recourse=alert_recourse(verdict.recourse, alert.seq, alert.actions),
+        worst=alert.worst,
     )
 
 

@@ -44,4 +44,5 @@ def refreshed(alert: Alert, news: Refreshed) -> Alert:
         late=judged.late,
         summary=told.summary,
         details=told.details,
+        worst=news.worst,
     )

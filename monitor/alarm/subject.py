@@ -135,6 +135,21 @@ class Subject:
             case _:
                 return None
 
+    def by_then(self, path: Formula, *, reached: bool) -> str:
+        """Return the words for a goal at one of its steps: the goal is reached by then, or not missed by then."""
+        match path:
+            case Not(Until(0, _, Const(True), Not(Not(Label(bad))))) if not reached:
+                words = self._never(bad, "by then")
+            case Not(Until(0, _, Const(True), Not(Label(good)))) if not reached:
+                words = f"{self.label(good)} until then"
+            case Until(0, _, Const(True), Label(good)) if reached:
+                words = f"{self.label(good)} by then"
+            case Until(0, _, Not(Label(bad)), Label(good)) if reached:
+                words = f"{self.label(good)} by then, {self._never(bad, 'before it')}"
+            case _:
+                words = "goal reached by then" if reached else "goal not missed by then"
+        return f"P({words})"
+
     def label(self, label: str) -> str:
         """Return a label as the configuration describes it, or its name."""
         return f"'{self.name(self._labels[label])}'" if label in self._labels else self.name(label)

@@ -66,23 +66,32 @@ def tell(
     verdict: Verdict,
     path_length: int,
     seq: int,
+    worst: float | None = None,
 ) -> Told:
     """Return the sentences for an alert in `state`, after `verdict`. `parsed`: the formula's text, parsed.
 
     The state `fired` describes the step at which the alarm fired, as the alarm's picture does, and gives no advice.
     `path_length`: number of pairs of the verdict's path; 0 if unknown, so that the sentences do not say how many steps
-    ago an `@-k` was. `seq`: step of the verdict. If the summary would be too long, names are shortened and the least
+    ago an `@-k` was. `seq`: step of the verdict. `worst`: the worst value since the alarm fired, which a resolved alarm
+    says; None if unknown. If the summary would be too long, names are shortened and the least
     important words are left out.
     """
     pairs = path_length if verdict.offset < 0 else 0  # otherwise no sentence depends on it
     past: Final = "before" if state == "fired" else "ago"
+    worst = worst if state == "resolved" else None
 
     def parts(brevity: int) -> _Parts:
         return _kept.get(
             lambda: _parts(
-                formula, parsed, verdict, Subject(formula, verdict, pairs, past, brevity), state=state, blind=blind
+                formula,
+                parsed,
+                verdict,
+                Subject(formula, verdict, pairs, past, brevity),
+                state=state,
+                blind=blind,
+                worst=worst,
             ),
-            *(verdict, formula, state, blind, pairs, brevity),
+            *(verdict, formula, state, blind, pairs, brevity, worst),
         )
 
     full = parts(0)
@@ -107,12 +116,16 @@ def _parts(
     *,
     state: Spoken,
     blind: BlindReason | None,
+    worst: float | None,
 ) -> _Parts:
     """Return the sentences without the agent's name and without numbers of steps."""
     finding, advice = Finding(formula, parsed, verdict, subject), Advice(parsed, verdict, subject)
     if state == "firing" and subject.brevity <= 1:  # finding and advice are shown side by side
         numbers = finding.numbers(), advice.numbers()
         finding.places = advice.places = max(places(*ends(each)) for each in numbers)
+    was_missed = worst is not None and subject.brevity <= 1 and finding.is_missed_by(worst)
+    if worst is not None and was_missed:
+        finding.places = places(*ends(finding.numbers()), worst)
     certainty = Certainty(formula, parsed, verdict, subject, finding.places)
     found, unsure, could = finding.sentence(), finding.disagreement(), finding.recourse()
     had = finding.counterfactual()
@@ -134,6 +147,8 @@ def _parts(
             details = [then, *([] if had else unsure), *could]
         case "resolved":
             lead, details = [f"resolved: {_caution(blind)}{found}"], [*unsure]
+            if worst is not None and was_missed:
+                lead.append(finding.worst(worst))
         case "ended":
             over = "the episode ended while this alarm was firing" if subject.brevity == 0 else "ended while firing"
             lead, details = [f"{over}; {last}"], [*unsure, *could]

@@ -32,6 +32,7 @@ from monitor.picture.explanation import (
     StepAnswer,
     answers_so_far,
     explanation_of,
+    what_if,
     world_name,
 )
 from monitor.picture.scenes import LabelStates
@@ -47,7 +48,7 @@ NAMES: Final = 150.0
 """Width of the names of states, in pixels."""
 ROW: Final = 19.0
 """Height of a row, in pixels."""
-WIDE: Final = 20.0
+WIDE: Final = 28.0
 """Smallest width of a cell with a number, in pixels."""
 SHOWN: Final = 0.05
 """Smallest probability that is written in its cell."""
@@ -104,7 +105,7 @@ def draw_beliefs(
         _draw_panel(sheet, alarm, model, panel, rows)
     draw_handover(sheet, alarm)
     sheet.finish(evidence)
-    more = "; shade: the probability of each state, given all that was observed, in percent"
+    more = "; shade: the probability of each state, given all that was observed"
     more += f"; {alarm.others} more quantities of the formula are not shown" if alarm.others else ""
     return canvas.document(draw_foot(canvas, alarm, more, sheet.y))
 
@@ -150,7 +151,8 @@ def _branch(evidence: Evidence, panel: WorldPanel, quantity: Quantity) -> Compar
     """Return the data of a world for the key and the charts."""
     nominal = panel.change.kind == "nominal"
     name = world_name(panel.change, evidence.actions)
-    return ComparedWorld(name, nominal, panel.begins, quantity.value, quantity.bounds)
+    question = what_if(panel.change, evidence.actions)
+    return ComparedWorld(name, nominal, panel.begins, quantity.value, quantity.bounds, question=question)
 
 
 def _history(
@@ -223,14 +225,14 @@ def _chances(there: States, labels: LabelStates, rows: Sequence[int]) -> list[fl
 
 
 def _draw_cell(canvas: Canvas, at: Point, wide: float, chance: float, ink: Ink) -> None:
-    """Draw one probability as a shade, and as a percentage if there is space for it."""
+    """Draw one probability as a shade, and as a number if there is space for it."""
     if chance <= 0.0:
         return
     x, y = at
     corners = [(x, y), (x + wide, y), (x + wide, y + ROW), (x, y + ROW)]
     canvas.tint(corners, ink, round(DARKEST * chance, 3))
     if wide >= WIDE and chance >= SHOWN:
-        canvas.text((x + wide / 2, y + 14), f"{100 * chance:.0f}", size=SMALL, anchor="middle")
+        canvas.text((x + wide / 2, y + 14), f"{chance:.2f}", size=SMALL, anchor="middle")
 
 
 def _draw_observed(sheet: Sheet, alarm: Explanation, model: MDP) -> None:

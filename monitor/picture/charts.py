@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from monitor.alarm.figures import SAME
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.sheet import Sheet, figure, interval, scale_of
 from monitor.picture.single_decisions import Decided
 from monitor.picture.svg import ALTERNATIVE, INK, NOMINAL, PAPER, Ink, Point
 
 BAND: Final = {"any": "every causal model", "stable": "every counterfactually stable model"}
+MOST_RUNS: Final = 3
+"""Maximum number of ranges of steps in a sentence."""
 TALL: Final = 112.0
 """Height of a band, in pixels."""
 
@@ -39,11 +43,12 @@ def dash_of(branch: Compared) -> str:
 def marks_of(alarm: Explanation) -> list[tuple[float, str, Ink]]:
     """Return positions with a text and a colour: where each alternative begins, and where the alarm fires."""
     found: list[tuple[float, str, Ink]] = [
-        (branch.begins - 0.5, f"{branch.name} would take over", ALTERNATIVE)
+        (branch.begins - 0.5, branch.question, ALTERNATIVE)
         for branch in alarm.branches
         if not branch.nominal and branch.begins < alarm.now
     ]
-    return [*found, (alarm.now + 0.5, "the alarm fires", INK)]
+    ended = ", the episode has ended" if alarm.evidence.terminated else ""
+    return [*found, (alarm.now + 0.5, f"the alarm fires{ended}", INK)]
 
 
 def draw_history(sheet: Sheet, alarm: Explanation) -> None:
@@ -55,13 +60,20 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     numbers += [] if alarm.threshold is None else [alarm.threshold]
     what, whose = ("difference", "difference") if alarm.difference else ("value", other.name)
     ends = [end for m in banded for end in m.bounds or ()]
+    disagreeing = [m.seq for m in banded if m.bounds and m.bounds[1] - m.bounds[0] > SAME]
     scale = scale_of(numbers or [branch.value for branch in alarm.branches], ends, reward=alarm.reward)
     aside = ""
-    if any(low < high for low, high in zip(ends[::2], ends[1::2], strict=True)):
+    if disagreeing:
+        models = BAND.get(alarm.evidence.causal_model, "its bounds")
         reaches = f", all steps: {interval((min(ends), max(ends)), reward=alarm.reward)}" if scale.clipped else ""
-        aside = f"hatched: {whose} over {BAND.get(alarm.evidence.causal_model, 'its bounds')}{reaches}"
+        last = ", where the alarm fired" * (banded[-1].seq == timeline.seq)
+        agree = "; at the others all give the same value" * (len(disagreeing) < len(banded))
+        aside = (
+            f"hatched: {whose} over {models}{reaches}; computed from step {banded[0].seq} to {banded[-1].seq}{last}. "
+            f"These models disagree at {_listed(disagreeing)}{agree}."
+        )
     sheet.heading(f"What happened: the {what} at each step", aside)
-    band = sheet.band(TALL, scale, percent=not alarm.reward)
+    band = sheet.band(TALL, scale)
     sheet.threshold(band, alarm.comparison, alarm.threshold)
     if not moments:
         sheet.unknown(band, timeline.first - 0.5, timeline.now + 0.5, "not answered exactly, so not derived again")
@@ -86,8 +98,21 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
         sheet.notes[position].append(f"Value at this step: {', '.join([*own, said])}")
 
 
+def _listed(seqs: Sequence[int]) -> str:
+    """Return ascending numbers of steps in words.
+
+    >>> _listed([4]), _listed([1, 2, 3, 7]), _listed([1, 3, 5, 7])
+    ('step 4', 'steps 1 to 3, 7', '4 of the steps')
+    """
+    runs = [[each[1] for each in run] for _, run in groupby(enumerate(seqs), key=lambda each: each[1] - each[0])]
+    if len(runs) > MOST_RUNS:
+        return f"{len(seqs)} of the steps"
+    shown = ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+    return f"step{'' if len(seqs) == 1 else 's'} {shown}"
+
+
 def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
-    """Draw the chance of meeting the requirement in each world, step by step. The last chance is the world's value."""
+    """Draw the goal's probability in each world, step by step. The last one is the world's value."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     heading, curves = _outlook(alarm, branches)
     if alarm.difference:
@@ -101,7 +126,7 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
     timeline = sheet.timeline
     end = f"marks at the right: after step {timeline.step(timeline.ends)}" if timeline.ends > timeline.last else ""
     sheet.heading(f"What would have happened: {heading}", end)
-    band = sheet.band(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward), percent=not alarm.reward)
+    band = sheet.band(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward))
     sheet.threshold(band, alarm.comparison, None if alarm.difference else alarm.threshold)
     missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
     if missing:
@@ -134,8 +159,8 @@ def _outlook(alarm: Explanation, branches: Sequence[ComparedWorld]) -> tuple[str
     if alarm.reward:
         return "reward collected by then", [each.reward for each in known]
     if sum(sum(each.violated[:-1]) - sum(each.satisfied[:-1]) for each in known) >= 0:
-        return "chance of no violation by then", [[1.0 - lost for lost in each.violated] for each in known]
-    return "chance that the goal is reached by then", [each.satisfied for each in known]
+        return alarm.kept, [[1.0 - lost for lost in each.violated] for each in known]
+    return alarm.reached, [each.satisfied for each in known]
 
 
 def _intervals(branch: ComparedWorld) -> list[tuple[float, float]]:
@@ -154,7 +179,7 @@ def draw_handover(sheet: Sheet, alarm: Explanation, decided: Sequence[Decided] =
     numbers += [] if alarm.threshold is None else [alarm.threshold]
     aside = "triangles: one other action at that step, with hindsight" if decided else ""
     sheet.heading(f"When handing over helped: {_verdict(alarm)}" if profile else "Had one action been another", aside)
-    band = sheet.band(TALL, scale_of(numbers, reward=alarm.reward), percent=not alarm.reward)
+    band = sheet.band(TALL, scale_of(numbers, reward=alarm.reward))
     sheet.threshold(band, alarm.comparison, alarm.threshold)
     other = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     if profile:

@@ -95,8 +95,7 @@ def draw_head(canvas: Canvas, alarm: Explanation) -> float:
         canvas.text((x + 40, y), what, ink=ink, bold=True)
         x += wide + 10
     if alarm.threshold is not None and alarm.comparison is not None:
-        bound = f"{alarm.threshold:g}" if alarm.reward else f"{100 * alarm.threshold:g} %"
-        needed = f"{NEEDED[alarm.comparison]} {bound} required"
+        needed = f"{NEEDED[alarm.comparison]} {alarm.threshold:g} required"
         if x + 40 + width_of(needed, 13) > WIDTH - MARGIN:
             x, y = MARGIN, y + 20
         canvas.line((x, y - 4), (x + 32, y - 4), width=1.4, dash="1 3")

@@ -12,6 +12,8 @@ from typing import assert_never
 import msgspec
 
 from monitor.alarm.message import known_profile
+from monitor.alarm.phrases import steps
+from monitor.alarm.subject import Subject
 from monitor.alarm.summary import Told, tell
 from monitor.causal import CounterfactualWorld
 from monitor.errors import FormulaError, LimitError, PathError
@@ -20,7 +22,7 @@ from monitor.exact import Checker
 from monitor.exact.recourse import RecourseReport, RecourseSettings, query_of, recourse_of
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Comparison, Goal, InterventionRef, Regret, Reward
+from monitor.logic.syntax import Comparison, Goal, InterventionRef, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
 from monitor.model.action_names import WordsOfActions, action_in_words
@@ -39,7 +41,7 @@ class ComparedWorld(msgspec.Struct, frozen=True):
 
     `begins`: position on the path at which the intervention begins. `distribution`: one entry for each step from
     `begins` on. `routes`: its most likely paths up to now. `value`, `bounds` and the bands of a learned model: as in
-    the verdict. `problem`: why there is no distribution.
+    the verdict. `problem`: why there is no distribution. `question`: the question that the world answers.
     """
 
     name: str
@@ -53,6 +55,7 @@ class ComparedWorld(msgspec.Struct, frozen=True):
     credible: tuple[float, float] | None = None
     guaranteed: tuple[float, float] | None = None
     extremes: tuple[float, float] | None = None
+    question: str = ""
 
 
 class StepAnswer(msgspec.Struct, frozen=True):
@@ -71,9 +74,10 @@ class Explanation(msgspec.Struct, frozen=True):
     `threshold`, `comparison`: the threshold of the quantity, and the relation that the quantity must have to the
     threshold; None for `=?`. `horizon`: number of steps that the formula looks ahead. `history`: empty if the formula
     cannot be answered exactly. `profile`: offset -> (nominal, alternative), without the offsets at which rows that were
-    never recorded leave a value open. `others`: number of quantities of a compound formula that are not shown. `names`:
-    names of the actions in the model. `recourse`: the effect of other decisions, None if it is not defined for the
-    formula.
+    never recorded leave a value open. `kept`, `reached`: the goal in words at one of its steps, if it is not missed by
+    then and if it is reached by then; empty for a reward. `others`: number of further quantities of a compound
+    formula, which are not shown. `names`: names of the actions in the model. `recourse`: the effect of other decisions,
+    None if it is not defined for the formula.
     """
 
     title: str
@@ -90,6 +94,8 @@ class Explanation(msgspec.Struct, frozen=True):
     profile: Mapping[int, tuple[float, float]]
     latest_useful: int | None
     others: int
+    kept: str
+    reached: str
     recourse: RecourseReport | None = None
     names: Sequence[str] = ()
 
@@ -154,6 +160,7 @@ def explanation_of(
     """
     found, verdict, now = list(goals(formula)), evidence.verdict, len(evidence.path) - 1
     goal = found[0][0]
+    kept, reached = _by_then(evidence, goal.measure)
     return Explanation(
         title=f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}",
         told=told_of(evidence, formula),
@@ -169,9 +176,19 @@ def explanation_of(
         profile=_known_profile(verdict) if isinstance(formula, Regret) else {},
         latest_useful=verdict.latest_useful if isinstance(formula, Regret) else None,
         others=len(found) - 1,
+        kept=kept,
+        reached=reached,
         recourse=recourse,
         names=names,
     )
+
+
+def _by_then(evidence: Evidence, measure: Probability | Reward) -> tuple[str, str]:
+    """Return the goal in words at one of its steps: not missed by then, and reached by then."""
+    if isinstance(measure, Reward):
+        return "", ""
+    subject = Subject(_spec_of(evidence), evidence.verdict, len(evidence.path), "before")
+    return subject.by_then(measure.path, reached=False), subject.by_then(measure.path, reached=True)
 
 
 def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> RecourseReport | None:
@@ -203,13 +220,19 @@ def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
 def _branch(
     checker: Checker, evidence: Evidence, goal: Goal, change: InterventionRef, quantity: Quantity
 ) -> ComparedWorld:
-    called = world_name(change, evidence.actions)
+    called, asked = world_name(change, evidence.actions), what_if(change, evidence.actions)
     path, offset = evidence.path, quantity.offset
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
     if change.decides:
-        value, bounds, ends = quantity.value, quantity.bounds, quantity.extremes
         return ComparedWorld(
-            called, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES, extremes=ends
+            called,
+            nominal=False,
+            begins=begins,
+            value=quantity.value,
+            bounds=quantity.bounds,
+            problem=DECIDES,
+            extremes=quantity.extremes,
+            question=asked,
         )
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
@@ -237,7 +260,30 @@ def _branch(
         quantity.credible,
         quantity.guaranteed,
         quantity.extremes,
+        asked,
     )
+
+
+def what_if(change: InterventionRef, actions: WordsOfActions) -> str:
+    """Return the question that a compared world answers, for the step at which its intervention begins."""
+    name = world_name(change, actions)
+    lasting = "" if change.steps is None else f" for {steps(change.steps)}"
+    match change.kind:
+        case "nominal":
+            return ""
+        case "policy":
+            return f"What if '{change.name}' had taken over here{lasting}?"
+        case "action":
+            action = action_in_words(change.name, 0, actions).removeprefix("action ")
+            return f"What if action {action} had been taken here{lasting}?"
+        case "model":
+            return f"What if {name} had been in force from here on?"
+        case "best":
+            return f"What if the decisions of '{name}' had been made from here on?"
+        case "optimal":
+            return "What if the optimal policy had taken over here?"
+        case _:
+            assert_never(change.kind)
 
 
 def world_name(change: InterventionRef, actions: WordsOfActions) -> str:
@@ -297,17 +343,20 @@ def _known_profile(verdict: Verdict) -> dict[int, tuple[float, float]]:
 
 def told_of(evidence: Evidence, formula: Formula) -> Told:
     """Return the sentences of an alarm at the moment when it fired."""
-    alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # the alarm fired on this verdict
-    spec = FormulaSpec(
-        evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm, actions=evidence.actions
-    )
     return tell(
         agent=evidence.agent,
-        formula=spec,
+        formula=_spec_of(evidence),
         parsed=formula,
         state="fired",
         blind=None,
         verdict=evidence.verdict,
         path_length=len(evidence.path),
         seq=evidence.seq,
+    )
+
+
+def _spec_of(evidence: Evidence) -> FormulaSpec:
+    alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # the alarm fired on this verdict
+    return FormulaSpec(
+        evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm, actions=evidence.actions
     )

@@ -21,7 +21,7 @@ from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Label, Measure,
 from monitor.logic.traversal import goals, handover_goal, subformulas
 from monitor.picture.charts import TALL, dash_of, draw_handover, ink_of, marks_of
 from monitor.picture.draw import draw_foot, draw_head, undrawn
-from monitor.picture.explanation import ComparedWorld, explanation_of, world_name
+from monitor.picture.explanation import ComparedWorld, explanation_of, what_if, world_name
 from monitor.picture.sheet import SMALL, WIDTH, Scale, Sheet, figure, scale_of, timeline_of
 from monitor.picture.svg import INK, PAPER, Canvas, Point
 from monitor.picture.thresholds import LabelThreshold, thresholds
@@ -81,8 +81,16 @@ def draw_numbers(
     now, labels = len(evidence.path) - 1, _labels(goal)
     quantities = evidence.verdict.quantities * (1 if goal.world.baseline is None else 2)  # a difference is one quantity
     branches = tuple(
-        ComparedWorld(each.name, each.nominal, each.begins, quantity.value, quantity.bounds, extremes=quantity.extremes)
-        for each, quantity in zip(compared, quantities, strict=False)
+        ComparedWorld(
+            each.name,
+            each.nominal,
+            each.begins,
+            quantity.value,
+            quantity.bounds,
+            extremes=quantity.extremes,
+            question=what_if(change, evidence.actions),
+        )
+        for each, change, quantity in zip(compared, changes, quantities, strict=False)
     )
     alarm = explanation_of(evidence, formula, branches=branches, history=(), names=world.action_names)
     canvas = Canvas(WIDTH, alarm.title, " ".join([alarm.told.text, *_in_words(compared, world, now)]))
@@ -153,7 +161,7 @@ def _draw_feature(sheet: Sheet, alarm: _Alarm, column: int) -> None:
     marks = _thresholds(alarm, column, *numbers)
     named = ", ".join(f"{number} {value}" for number, value in enumerate(feature.values))
     sheet.heading(": ".join(filter(None, (feature.name, named))) + (f", {feature.unit}" if feature.unit else ""))
-    band = sheet.band(TALL, scale_of([*numbers, *(mark.value for _, mark in marks)], reward=True), percent=False)
+    band = sheet.band(TALL, scale_of([*numbers, *(mark.value for _, mark in marks)], reward=True))
     for each, percentiles in zip(alarm.compared, bands, strict=True):
         low, middle, high = ([band.at(each.begins + k, y) for k, y in enumerate(line)] for line in percentiles)
         for begin, end in _drawn(percentiles):
@@ -195,7 +203,7 @@ def _drawn(band: Floats) -> list[tuple[int, int]]:
 def _draw_label(sheet: Sheet, alarm: _Alarm, label: str) -> None:
     """Draw where a label held on the observed path (squares), and on what fraction of each world's paths (lines)."""
     sheet.heading(f"“{label}” holds")
-    band = sheet.band(TALL / 2, Scale(-0.04, 1.04), percent=True)
+    band = sheet.band(TALL / 2, Scale(-0.04, 1.04))
     held = alarm.world.holds(label, np.array([state for state, _ in alarm.evidence.path]))
     for k, holds in enumerate(held.tolist()):
         if k in sheet.timeline.positions:

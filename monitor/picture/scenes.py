@@ -8,7 +8,8 @@ from typing import Final
 from monitor.picture.charts import dash_of, ink_of
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import Grid
-from monitor.picture.svg import FAINT, INK, PAPER, RULE, Canvas, Pattern, Point
+from monitor.picture.sheet import SMALL
+from monitor.picture.svg import FAINT, INK, PAPER, RULE, Canvas, Pattern, Point, width_of
 
 PATTERNS: Final[tuple[Pattern, ...]] = ("hatch", "dots", "cross")
 """Patterns of the formula's labels, in their order. A cell with several labels has the pattern of the first."""
@@ -52,18 +53,18 @@ class _GridView:
             x, y = self._corner(row, column)
             middle, radius = (x + self.cell / 2, y + self.cell / 2), 0.46 * self.cell * chance**0.5
             if radius >= 0.5:
-                self._canvas.dot(middle, radius, fill=fill, says=f"{100 * chance:.1f} %")
+                self._canvas.dot(middle, radius, fill=fill, says=f"{chance:.3f}")
             if chance >= 0.1 and self.cell >= 26:
-                inside = radius > 0.3 * self.cell
-                shown = f"{100 * chance:.0f}"
+                shown = f"{chance:.2f}"
+                fits = 2 * radius >= width_of(shown, SMALL, bold=True)
                 self._canvas.text(
-                    (middle[0], middle[1] + (4 if inside else radius + 11)),
+                    (middle[0], middle[1] + (4 if radius > 0.3 * self.cell else radius + 11)),
                     shown,
-                    size=11,
-                    ink=PAPER if inside else INK,
+                    size=SMALL,
+                    ink=PAPER if fits else INK,
                     anchor="middle",
                     bold=True,
-                    halo=not inside,
+                    halo=not fits,
                 )
 
     def _corner(self, row: int, column: int) -> Point:
@@ -103,9 +104,7 @@ def _draw_path(canvas: Canvas, view: _GridView, alarm: Explanation) -> None:
         if parting is not None:
             half = 0.36 * view.cell
             corner = (parting[0] - half, parting[1] - half)
-            canvas.box(
-                corner, (2 * half, 2 * half), ink=ink_of(branch), width=2.6, says=f"{branch.name} takes over here"
-            )
+            canvas.box(corner, (2 * half, 2 * half), ink=ink_of(branch), width=2.6, says=branch.question)
     if centres[-1] is not None:
         canvas.dot(centres[-1], 0.3 * view.cell, fill="none", ink=INK, width=2.6, says="now")
 
@@ -129,6 +128,6 @@ def _draw_legend(canvas: Canvas, labels: LabelStates, at: Point) -> float:
         canvas.box((x, y), (14, 14), fill=f"url(#{pattern})", ink=RULE)
         canvas.text((x + 20, y + 12), label)
         x += 40 + 8 * len(label)
-    legend = "line: observed · ring: now · square: takes over · dashed: likeliest instead · disc: percent to be there"
-    canvas.text((x, y + 12), legend, size=11, ink=FAINT)
+    legend = "line: observed · ring: the alarm · square, dashed: what if, and the likeliest path · disc: probability"
+    canvas.text((x, y + 12), legend, size=SMALL, ink=FAINT)
     return 34.0

@@ -177,7 +177,7 @@ class Sheet:
         """Write a line under a heading."""
         self.y += self.canvas.paragraph((MARGIN, self.y + 11), text, size=12, ink=FAINT)
 
-    def band(self, height: float, scale: Scale, *, percent: bool) -> Band:
+    def band(self, height: float, scale: Scale) -> Band:
         """Return the next band, with its background and ticks drawn."""
         timeline, canvas = self.timeline, self.canvas
         band = Band(timeline, scale, self.y + 6, height)
@@ -186,13 +186,12 @@ class Sheet:
         for value in ticks(scale.low, scale.high, MOST_LINES):
             y = band.y(value)
             canvas.line((timeline.left, y), (timeline.right, y), ink=RULE, width=0.8)
-            shown = f"{100 * value:.4g} %" if percent else f"{value:.4g}"
-            canvas.text((timeline.left - 6, y + 4), shown, size=SMALL, ink=FAINT, anchor="end")
+            canvas.text((timeline.left - 6, y + 4), f"{value:.4g}", size=SMALL, ink=FAINT, anchor="end")
         self.y = band.top + height + 4
         return band
 
     def threshold(self, band: Band, comparison: Comparison | None, bound: float | None) -> None:
-        """Draw a required value over the width of a band, with a tint on the side that violates it."""
+        """Draw a required value over the width of a band, with a tint on the side that misses it."""
         if bound is None:
             return
         (left, right), y = (band.timeline.left, band.timeline.right), band.y(bound)
@@ -311,15 +310,15 @@ def ticks(low: float, high: float, most: int, least: float = 0.0) -> list[float]
 
 
 def figure(number: float, *, reward: bool) -> str:
-    """Return a value as text. A probability is in percent."""
-    return f"{number:.4g}" if reward else f"{100 * number:.1f} %"
+    """Return a value as text. A probability has three decimals."""
+    return f"{number:.4g}" if reward else f"{number:z.3f}"
 
 
 def interval(ends: tuple[float, float], *, reward: bool) -> str:
     """Return an interval as text.
 
     >>> interval((0.25, 0.5), reward=False), interval((2.0, 3.5), reward=True)
-    ('25.0 to 50.0 %', '2 to 3.5')
+    ('0.250 to 0.500', '2 to 3.5')
     """
     low, high = (figure(end, reward=reward) for end in ends)
-    return f"{low.removesuffix(' %')} to {high}"
+    return f"{low} to {high}"

@@ -32,9 +32,9 @@ def likeliest_of(there: Mapping[int, float], count: int) -> list[int]:
 
 
 def likeliest_in_words(model: MDP, there: Mapping[int, float]) -> str:
-    """Return the three likeliest states of a distribution, with their probabilities in percent."""
+    """Return the three likeliest states of a distribution, each with its probability."""
     likeliest = likeliest_of(there, 3)
-    return ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
+    return ", ".join(f"{state_in_words(model, state)}: {there[state]:.2f}" for state in likeliest)
 
 
 def state_in_brief(model: MDP, state: int) -> str:

@@ -8,7 +8,7 @@ from typing import Final, Literal, assert_never
 
 import msgspec
 
-from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
+from monitor.alarm.figures import Stance, figures_of, fired_of, own, stance_of
 from monitor.alarm.machine import Alarm, AlarmChange, Assessment, assess, close, next_alarm, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import tell
@@ -45,13 +45,15 @@ class _Published(msgspec.Struct, frozen=True):
     """State of a firing alarm as last published.
 
     `fired`: figures of the alarm when it fired. `stance`: stance of its newest revision, published at `ticks`.
-    `withheld`: whether a new revision waits for the end of `PAUSE`.
+    `withheld`: whether a new revision waits for the end of `PAUSE`. `worst`: the worst known value since the alarm
+    fired, also of verdicts that were not published; None if the value was not known when the alarm fired.
     """
 
     fired: Fired
     stance: Stance
     ticks: float
     withheld: bool = False
+    worst: float | None = None
 
 
 class FormulaMonitorState(msgspec.Struct, frozen=True, array_like=True):
@@ -285,9 +287,10 @@ class FormulaMonitor:
         if news and now.ticks - published.ticks >= PAUSE:
             yield from self._renew(now, judged.time)
             return
-        if news != published.withheld:
-            self._set_published(msgspec.structs.replace(published, withheld=news))
-        yield Refreshed(judged, spec, len(path.pairs))
+        worst = self._worst(judged)
+        if (news, worst) != (published.withheld, published.worst):
+            self._set_published(msgspec.structs.replace(published, withheld=news, worst=worst))
+        yield Refreshed(judged, spec, len(path.pairs), worst)
 
     def _renew(self, now: Instant, time: float) -> Iterator[Notice]:
         self.alarm, change = renew(self.alarm)
@@ -303,9 +306,12 @@ class FormulaMonitor:
         judged = self.last
         assert judged is not None, "an alarm changes only after a verdict"
         fired = self._published.fired if self._published is not None else self._fired(judged)
-        firing = change.state == "firing" and now is not None
-        self._set_published(_Published(fired, self._stance(judged), now.ticks) if firing and now is not None else None)
-        yield self._alert(change, judged, time, fired)
+        worst = self._worst(judged)
+        published = None
+        if change.state == "firing" and now is not None:
+            published = _Published(fired, self._stance(judged), now.ticks, worst=worst)
+        self._set_published(published)
+        yield self._alert(change, judged, time, fired, worst)
 
     def _set_published(self, published: _Published | None) -> None:
         self._published = published
@@ -314,10 +320,19 @@ class FormulaMonitor:
     def _fired(self, judged: Judged) -> Fired:
         return fired_of(figures_of(self.query.formula, judged.verdict), judged)
 
+    def _worst(self, judged: Judged) -> float | None:
+        """Return the worst known value since the alarm fired, up to and including this verdict."""
+        value, published = own(judged.verdict)[0], self._published
+        if published is None:
+            return value
+        if value is None or published.worst is None:
+            return published.worst
+        return min(published.worst, value) if self.query.low_is_worse else max(published.worst, value)
+
     def _stance(self, judged: Judged) -> Stance:
         return stance_of(self.query.formula, judged.verdict, self.alarm.blind)
 
-    def _alert(self, change: AlarmChange, judged: Judged, time: float, fired: Fired) -> Alert:
+    def _alert(self, change: AlarmChange, judged: Judged, time: float, fired: Fired, worst: float | None) -> Alert:
         agent, spec, path = self._agent, self.query.spec, self._path
         assert path is not None
         formula, blind, state = self.query.formula, self.alarm.blind, change.state
@@ -330,6 +345,7 @@ class FormulaMonitor:
             verdict=judged.verdict,
             path_length=len(path.pairs),
             seq=judged.seq,
+            worst=worst,
         )
         return Alert(
             id=alert_id(agent, judged.episode, spec, self._identity, change.first_seq),
@@ -358,4 +374,5 @@ class FormulaMonitor:
             terminated=path.terminated,
             acted=path.acted,
             inputs=path.inputs,
+            worst=worst,
         )

@@ -96,6 +96,12 @@ class Query:
         return threshold_of(self.formula)
 
     @cached_property
+    def low_is_worse(self) -> bool:
+        """True if of two values the lower one is worse, False if the higher one is."""
+        low = self.threshold is None or self.threshold.comparison in (">", ">=")
+        return low != (self.spec.alarm.fires_while == "holds")
+
+    @cached_property
     def probability(self) -> bool:
         """True if the formula's values are probabilities: no rewards, and no differences of probabilities."""
         asked = (goal for goal, _, _ in goals(self.formula))

@@ -97,10 +97,11 @@ class Alert(msgspec.Struct, frozen=True):
     """Published change of an alarm; `docs/messages.md` lists the fields of the message.
 
     `verdict` is the newest verdict, `figures` has its numbers, and `fired` has the numbers of the verdict on which the
-    alarm fired. `seq`, `time`: step of the newest verdict. `first_seq`, `since`: step and time of the first bad
-    verdict. Times are seconds since the epoch. Three fields are for the evidence and are not published. `path`: the
-    (state, action) pairs of the verdict's path. `acted`: the policies that acted at these pairs (empty: always
-    nominal). `inputs`: the recorded inputs (empty: the model has none).
+    alarm fired. `worst`: the worst known value since then; None if the value was not known when the alarm fired. `seq`,
+    `time`: step of the newest verdict. `first_seq`, `since`: step and time of the first bad verdict. Times are
+    seconds since the epoch. Three fields are for the evidence and are not published. `path`: the (state, action) pairs
+    of the verdict's path. `acted`: the policies that acted at these pairs (empty: always nominal). `inputs`: the
+    recorded inputs (empty: the model has none).
     """
 
     id: str
@@ -129,3 +130,4 @@ class Alert(msgspec.Struct, frozen=True):
     details: tuple[str, ...] = ()
     inputs: tuple[tuple[float, ...], ...] = ()
     actions: tuple[tuple[str, str], ...] = ()
+    worst: float | None = None

@@ -60,12 +60,14 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 class Refreshed(msgspec.Struct, frozen=True):
     """Newer verdict on a firing alarm, without a new revision of the alert. The next heartbeat publishes the verdict.
 
-    `monitor.alarm.refresh` computes the alert from this notice. `pairs`: length of the verdict's path.
+    `monitor.alarm.refresh` computes the alert from this notice. `pairs`: length of the verdict's path. `worst`: as in
+    `Alert`.
     """
 
     judged: Judged
     spec: FormulaSpec
     pairs: int
+    worst: float | None = None
 
 
 class OffPolicy(msgspec.Struct, frozen=True):

@@ -69,6 +69,7 @@ def tell_all(
     actions: tuple[tuple[str, str], ...] = (),
     agent: str = "ward-7",
     name: str = "watch",
+    worst: float | None = None,
 ) -> Told:
     return tell(
         seq=14,
@@ -79,6 +80,7 @@ def tell_all(
         blind=blind,
         verdict=verdict,
         path_length=pairs,
+        worst=worst,
     )
 
 
@@ -256,6 +258,30 @@ def test_the_numbers_of_a_summary_have_the_same_number_of_decimals_where_there_i
     assert tell_all(text, late, state="resolved").summary.startswith(
         f"ward-7: resolved: {CHANCE} = 0.65; at least 0.75 "
     )
+
+
+def test_a_resolved_alarm_says_how_bad_it_was_if_that_is_known() -> None:
+    text, met = f"regret(c, {GOAL})", regretted("safe", 0.85, 0.93, offset=0)
+
+    def resolved(worst: float | None, **more: Any) -> str:  # noqa: ANN401 - of tell_all
+        return tell_all(text, met, **{"state": "resolved", "worst": worst, **more}).summary
+
+    assert (
+        resolved(0.61)
+        == f"ward-7: resolved: {CHANCE} = 0.85; {NEED}. While firing it fell to 0.61. Exact for this model."
+    )
+    assert "= 0.8500; at least 0.8000 required. While firing it fell to 0.7999." in resolved(0.7999)
+    for unsaid in (resolved(None), resolved(0.81), resolved(0.61, state="firing"), resolved(0.61, state="ended")):
+        assert "While firing" not in unsaid
+    assert len(resolved(0.61, agent="a" * 300)) < 200
+
+
+def test_a_value_that_was_too_high_rose() -> None:
+    told = tell_all('P<0.2 [ F<=5 "death" ]', plain(0.1, holds=True), state="resolved", worst=0.42)
+    assert ". While firing it rose to 0.42." in told.summary
+    alarm = AlarmSpec(when="holds")
+    told = tell_all('P<0.2 [ F<=5 "death" ]', plain(0.3), state="resolved", worst=0.12, alarm=alarm)
+    assert ". While firing it fell to 0.12." in told.summary
 
 
 def test_a_firing_alarm_whose_goal_is_met_says_so() -> None:

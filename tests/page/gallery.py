@@ -103,9 +103,13 @@ class Answers:
             0.95 + 0.03 * math.sin(n / 5 + phase) - (0.97 - low) * drop for n, drop in enumerate(fall)
         ]
         others: list[float | None] = [0.985 + 0.01 * math.sin(n / 7 + phase) for n in range(61)]
+        ended = []
         for n in range(20, 26):
             if phase % 3 == 1:
                 values[n] = others[n] = None
+        if phase % 3 == 2:  # an episode that ends with its goal missed, and the next one
+            values[29], ended = 0.0, [times[30]]
+            values[30:33] = others[30:33] = [None] * 3
         if state in {"blind", "unknown"}:
             values[48:] = others[48:] = [None] * 13
         known = values[-1] is not None
@@ -117,7 +121,7 @@ class Answers:
             "value": values[-1],
             "alternative": {"name": "fallback", "value": others[-1], "bounds": None},
             "seq": 410 if known else None,
-            "last_minutes": {"time": times, "value": values, "alternative": others},
+            "last_minutes": {"time": times, "value": values, "alternative": others, "ended": ended},
         }
         return {**agent, "name": name, "last_message": now - (60.0 if state == "blind" else 0.3)}
 

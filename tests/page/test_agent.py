@@ -56,8 +56,8 @@ def test_all_charts_have_one_axis_of_time_and_one_scale(blank: Page, calmly_serv
     now = life["now"]
     one["threshold"] = {"comparison": ">=", "bound": 0.5}
     times = [now - 290, now - 100, now - 50, now - 10]
-    one["curve"] = {"time": times, "value": [0.9, 0.5, None, 0.3], "alternative": [0.9, 0.9, None, 0.9]}
-    two["curve"] = {"time": times, "value": [0.6, 0.6, 0.6, 0.6], "alternative": [0.7, 0.7, 0.7, 0.7]}
+    one["curve"] = {"time": times, "value": [0.9, 0.5, None, 0.3], "alternative": [0.9, 0.9, None, 0.9], "ended": []}
+    two["curve"] = {"time": times, "value": [0.6, 0.6, 0.6, 0.6], "alternative": [0.7, 0.7, 0.7, 0.7], "ended": []}
     opened(blank, calmly_served, life)
     charts = blank.locator(".formula")
     drawn = charts.nth(0).locator("path.value")
@@ -97,7 +97,12 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
     one, two = life["formulas"]
     now = life["now"]
     for formula, values in ((one, [0.9, 0.5, None]), (two, [0.8, 0.7, 0.6])):
-        formula["curve"] = {"time": [now - 250, now - 150, now - 50], "value": values, "alternative": [1.0, 1.0, None]}
+        formula["curve"] = {
+            "time": [now - 250, now - 150, now - 50],
+            "value": values,
+            "alternative": [1.0, 1.0, None],
+            "ended": [],
+        }
     opened(blank, calmly_served, life)
     first, second = blank.locator(".formula").all()
     assert key(first)[:2] == ["nominal, looking back no value", "fallback, looking back no value"]
@@ -140,6 +145,48 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
     assert key(second)[0] == "nominal, looking back 0.6000"
 
 
+def test_the_end_of_an_episode_is_marked_and_read(blank: Page, calmly_served: str, answers: Answers) -> None:
+    life = answers.agent_of("fine")
+    [formula], now = life["formulas"], life["now"]
+    formula["curve"] = {
+        "time": [now - 250, now - 200, now - 200, now - 150, now - 100, now - 20],
+        "value": [0.9, 0.0, None, 0.8, None, 0.7],
+        "alternative": [1.0, 1.0, None, 1.0, None, 1.0],
+        "ended": [now - 200, now - 50],
+    }
+    opened(blank, calmly_served, life)
+    chart = blank.locator(".formula")
+    assert chart.locator("path.ended").get_attribute("d") == "M100.00 0v100M250.00 0v100"
+    assert (chart.locator("path.value").get_attribute("d") or "").count("M") == 3, (
+        "no line from one episode to the next"
+    )
+    assert blank.locator(".shown .legend li:has(.ended)").inner_text().strip() == "episode ended"
+    slider = chart.get_by_role("slider")
+    assert "episodes ended: 2" in (slider.get_attribute("aria-label") or "")
+    slider.focus()
+    said = []
+    for pressed in ("Home", *["ArrowRight"] * 5):
+        blank.keyboard.press(pressed)
+        said.append(
+            re.sub(r" 20\S+ \S+ \S+?(:|$)", r" T\1", "; ".join([key(chart)[0].split("back ")[1], key(chart)[-1]]))
+        )
+    assert said == [
+        "0.9000; at T",
+        "no value; at T: episode ended; value before it 0.0000",
+        "0.8000; at T",
+        "no value; at T",
+        "no value; at T: episode ended",
+        "0.7000; at T",
+    ]
+    assert slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemax") == "5"
+    box = chart.locator(".plot").bounding_box()
+    assert box is not None
+    chart.locator(".plot").hover(position={"x": box["width"] * 0.9, "y": 40})
+    assert key(chart)[-1].endswith(": episode ended"), "by the pointer too"
+    chart.locator(".plot").hover(position={"x": box["width"] * 0.75, "y": 40})
+    assert not key(chart)[-1].endswith("episode ended"), "blind, and the episode has not ended yet"
+
+
 def test_the_time_shown_can_be_chosen_and_begins_with_what_shows_since_when(
     blank: Page, calmly_served: str, answers: Answers
 ) -> None:
@@ -148,7 +195,7 @@ def test_the_time_shown_can_be_chosen_and_begins_with_what_shows_since_when(
     now = life["now"]
     life["alarms"][0] |= {"since_unix": now - 3000, "began_unix": now - 3000}
     times = [now - 5000, now - 3000, now - 10]
-    formula["curve"] = {"time": times, "value": [0.9, 0.5, 0.4], "alternative": [1.0, 1.0, 1.0]}
+    formula["curve"] = {"time": times, "value": [0.9, 0.5, 0.4], "alternative": [1.0, 1.0, 1.0], "ended": []}
     opened(blank, calmly_served, life)
     chosen, value = blank.get_by_label("Time shown"), blank.locator("path.value")
     assert chosen.input_value() == "3600"
@@ -166,7 +213,12 @@ def test_the_time_shown_changes_also_while_the_monitor_does_not_answer(
 ) -> None:
     life = answers.agent_of("fine")
     now = life["now"]
-    life["formulas"][0]["curve"] = {"time": [now - 2000, now - 100], "value": [0.9, 0.8], "alternative": [1.0, 1.0]}
+    life["formulas"][0]["curve"] = {
+        "time": [now - 2000, now - 100],
+        "value": [0.9, 0.8],
+        "alternative": [1.0, 1.0],
+        "ended": [],
+    }
     opened(blank, calmly_served, life)
     blank.unroute("**/api/**")
     blank.route("**/api/**", lambda route: route.abort())

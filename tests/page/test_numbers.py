@@ -194,7 +194,8 @@ def drawn(formula: dict[str, Any], told: dict[str, Any]) -> str:
     needed = f"; required {required(formula['threshold'])}" if formula["threshold"] else ""
     alarms = sum(alarm["formula"]["name"] == formula["name"] for alarm in told["alarms"])
     ends = f"{moment(times[0])} to {moment(told['now'])}"
-    return f"{formula['name']}: values {values}, {ends}{needed}; alarms: {alarms}"
+    ended = len(formula["curve"]["ended"])
+    return f"{formula['name']}: values {values}, {ends}{needed}; alarms: {alarms}; episodes ended: {ended}"
 
 
 def groups(calibration: dict[str, Any] | None) -> str:
@@ -227,7 +228,7 @@ def card(alarm: dict[str, Any], now: float | None = None, began: Sequence[float]
         times += f", for {span(math.floor(alarm['over_unix']) - math.floor(alarm['began_unix']))}"
     words = [alarm["state"].upper(), alarm["severity"], alarm["formula"]["name"], alarm["agent"], times]
     many = sum(each > now - 86_400 for each in began) if now is not None and alarm["state"] == "firing" else 0
-    return [" · ".join([*words, *([f"{many} alarms in a day"] if many > 1 else [])]), alarm["summary"]]
+    return [" · ".join([*words, *([f"{many} alarms in the last day"] if many > 1 else [])]), alarm["summary"]]
 
 
 def beginnings(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[float]:
@@ -255,7 +256,7 @@ def numbers_in(told: object) -> Iterator[str]:
         case int():
             yield str(told)
         case float():
-            yield from (number(told), f"{told:g}", f"{100 * told:.0f}", f"{100 * told:.2f}", f"{100 * (1 - told):g}")
+            yield from (number(told), f"{told:g}", f"{told:.2f}", f"{100 * told:.0f}", f"{100 * (1 - told):g}")
             yield f"{100 * told:g}"
 
 

@@ -75,7 +75,7 @@ def test_a_thousand_agents_are_folded_with_a_count(blank: Page, calmly_served: s
     folded.click()
     expect(rows).to_have_count(100, timeout=SOON)
     expect(rows.last.locator("path.value")).to_have_attribute("d", re.compile("M.+L"), timeout=SOON)
-    with blank.expect_request("**/api/overview?drawn=100&search="):
+    with blank.expect_request("**/api/overview?drawn=all&search="):
         pass
     blank.get_by_role("button", name="Show the first 12 only").click()
     expect(rows).to_have_count(12, timeout=SOON)
@@ -128,6 +128,7 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
         "time": [now - 400, now - 240, now - 180, now - 90],
         "value": [1.0, 0.0, None, 0.5],
         "alternative": [None, None, None, 1.0],
+        "ended": [now - 400, now - 180, now - 150],
     }
     outline = {"agent": "robot-1", "formula": formula["name"], "severity": "critical"}
     ended = {"id": "a", "state": "resolved", "began_unix": now - 60, "over_unix": now - 30, **outline}
@@ -144,7 +145,12 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
     assert trace.locator("rect.fired").evaluate_all(read) == [[240, 30]]
     assert [trace.get_attribute(f"data-{end}") for end in ("low", "high")] == ["0", "1"]
     label = trace.locator("svg.curve").get_attribute("aria-label")
-    assert label == "values of the last five minutes: from 0.0000 to 0.5000; required >= 0.8; alarms: 1"
+    assert (
+        label == "values of the last five minutes: from 0.0000 to 0.5000; required >= 0.8; alarms: 1; episodes ended: 2"
+    )
+    assert trace.locator("path.ended").get_attribute("d") == "M120.00 0v25M150.00 0v25", (
+        "a hole may begin before its end"
+    )
     lane = blank.locator("#lanes rect").evaluate_all(read)
     assert lane == [[1439, 5], [1425, 5]]
     formula["last_minutes"]["value"][1] = -3.0

@@ -34,16 +34,19 @@ def test_many_forecasts_make_a_diagram(page: Page, scene: Scene, served: str, ke
     unfold(page)
     section = page.locator(".reliability")
     expect(section.locator(".told")).to_have_text(
-        "Of 120 forecasts of about 95 %, 83 % came true. In 1 of 9 groups the forecasts are outside the 95 % interval.",
+        "Of 120 forecasts of about 0.95, the fraction 0.82 came true. "
+        "In 1 of 9 groups the forecasts are outside the 95 % interval.",
         timeout=SOON,
     )
     assert section.locator("svg circle").count() == 8
     assert section.locator("svg rect.off").count() == 1
     assert section.locator("svg .ideal").count() == 1
-    assert "95 % forecast, 83 % of 120 came true" in (section.locator("svg").get_attribute("aria-label") or "")
+    assert "forecast 0.95: of 120, the fraction 0.82 came true" in (
+        section.locator("svg").get_attribute("aria-label") or ""
+    )
     rows = section.locator("tbody tr")
     assert rows.count() == 9
-    assert rows.last.locator("td").all_inner_texts() == ["95 %", "83 %", "75 % to 89 %", "120", "NO"]
+    assert rows.last.locator("td").all_inner_texts() == ["0.95", "0.82", "0.75 to 0.89", "120", "NO"]
     score = section.locator(".score").inner_text()
     assert "Brier score 0.1031" in score
     assert "291 non-overlapping forecasts" in score
@@ -66,7 +69,7 @@ def test_the_diagram_follows_what_comes_due(page: Page, scene: Scene, served: st
     expect(words).to_contain_text("9 of 10. 1 more was dropped", timeout=SOON)
     scene.board.take(Effects(notices=(Forecast("robot-0", "regret_fallback", 0.998, came_true=True),)), now)
     expect(words).to_have_text(
-        "Of 10 forecasts of about 99.80 %, 100 % came true. Forecasts and outcomes agree within chance.",
+        "Of 10 forecasts of about 0.9980, the fraction 1.00 came true. Forecasts and outcomes agree within chance.",
         timeout=SOON,
     )
     assert page.locator(".reliability svg").is_visible()

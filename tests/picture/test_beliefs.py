@@ -49,8 +49,8 @@ def test_now_it_is_what_the_verdict_believes() -> None:
     assert found.verdict.belief is not None
     state, chance = next(iter(found.verdict.belief.items()))
     (happened,) = re.findall(rf"Where it was, and where it may go: step {found.seq}: ([^;]*);", text)
-    assert happened.endswith(" %")
-    assert re.match(rf".*state {state}\)? {100 * chance:.0f} %", happened)
+    assert "%" not in happened
+    assert re.match(rf".*state {state}\)?: {chance:.2f}", happened)
 
 
 def test_what_was_not_seen_is_a_question_mark() -> None:

@@ -134,9 +134,9 @@ def test_a_value_that_was_partly_never_recorded_is_an_interval() -> None:
     unknown = replace(fallback, extremes=(0.25, 1.0))
     known = replace(nominal, extremes=(nominal.value, nominal.value))
     words = drawn_words(replace(explanation, branches=(known, unknown)))
-    assert "fallback 25.0 to 100.0 % (partly never recorded)" in words
-    assert "Under fallback the value is 25.0 to 100.0 % (partly never recorded)." in words
-    assert f"nominal {100 * nominal.value:.1f} %" in words
+    assert "fallback 0.250 to 1.000 (partly never recorded)" in words
+    assert "Under fallback the value is 0.250 to 1.000 (partly never recorded)." in words
+    assert f"nominal {nominal.value:.3f}" in words
 
 
 def drawn_words(explanation: Explanation) -> str:

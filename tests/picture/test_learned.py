@@ -40,7 +40,7 @@ def test_bands_are_named_with_their_levels_and_what_to_visit() -> None:
     for quantity in evidence.verdict.quantities:
         assert quantity.credible is not None
         assert quantity.guaranteed is not None
-        shown = [f"{100 * low:.1f} to {100 * high:.1f} %" for low, high in (quantity.credible, quantity.guaranteed)]
+        shown = [f"{low:.3f} to {high:.3f}" for low, high in (quantity.credible, quantity.guaranteed)]
         assert f"credible (95 %): {shown[0]}, guaranteed (95 %): {shown[1]}." in found
     assert "The answer rests on at least 10 visits of each row that matters (90 % of the weight)." in found
     assert "To narrow it, record more visits of: action 0 in state 0." in found
@@ -117,9 +117,9 @@ def test_what_is_known_of_a_difference_is_not_said_of_its_worlds(worlds: str) ->
     bands, _, _ = outlook.partition("The model rests on")
     assert worlds.replace(",", " ") in head
     assert not re.search(r"-[0-9]", bands)
-    assert {"100.0 %", "74.6 %"} <= {*re.findall(r"[0-9.]+ %", bands)}, "what each curve ends in"
+    assert {"1.000", "0.746"} <= {*re.findall(r"[0-9.]+", bands)}, "what each curve ends in"
     assert " to " not in bands
-    shown = f"{100 * quantity.value:.1f} %"
+    shown = f"{quantity.value:.3f}"
     assert f"Value at this step: difference {shown}" in foot
     assert "the value is" not in (root.findtext(f"{SVG}desc") or "")
     assert "What happened: the difference at each step" in head

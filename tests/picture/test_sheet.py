@@ -23,7 +23,6 @@ from tests.picture.test_draw import SVG, contrast, without_places
 from tests.picture.test_explanation import FORMULAS, GRID, POLICIES, evidence_of
 
 EMBEDDED = pytest.mark.parametrize("text", FORMULAS)
-FIGURE = re.compile(r"-?[0-9.]+( %)?")
 
 
 def is_round(number: float) -> bool:
@@ -49,7 +48,7 @@ def test_an_axis_holds_its_lines_and_wastes_little(lines: list[float], bounds: l
         assert scale.low < min([*lines, *bounds])
         assert max([*lines, *bounds]) < scale.high
     used = max(lines) - min(lines)
-    assert scale.high - scale.low <= max(1.2 * WIDEST * max(used, 0.1), 0.2), "a line at 74 % is not drawn on 0 to 100"
+    assert scale.high - scale.low <= max(1.2 * WIDEST * max(used, 0.1), 0.2), "a line at 0.74 is not drawn on 0 to 1"
 
 
 def test_a_scale_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,9 +56,9 @@ def test_a_scale_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     lows, highs = zip(*(moment.bounds for moment in alarm.history if moment.bounds is not None), strict=True)
     hatched = "hatched: fallback over every causal model"
     monkeypatch.setattr(sheet, "WIDEST", 0.0)
-    assert f"{hatched}, all steps: {100 * min(lows):.1f} to {100 * max(highs):.1f} %" in words(draw(alarm, GRID))
+    assert f"{hatched}, all steps: {min(lows):.3f} to {max(highs):.3f}; computed" in " ".join(words(draw(alarm, GRID)))
     monkeypatch.setattr(sheet, "WIDEST", 1e9)
-    assert hatched in words(draw(alarm, GRID))
+    assert f"{hatched}; computed" in " ".join(words(draw(alarm, GRID)))
     monkeypatch.undo()
     assert scale_of([0.70, 0.74], [0.0, 1.0], reward=False).clipped
     assert not scale_of([0.70, 0.74], [0.69, 0.75], reward=False).clipped
@@ -160,16 +159,68 @@ def test_words_stand_beside_the_data_and_not_on_it(text: str) -> None:
     ]
     drawn = [point for line in lines for point in line]
     texts = ET.fromstring(picture).iter(f"{SVG}text")
-    said = [text for text in texts if re.search("take over|^the alarm fires|required|hatched", text.text or "")]
+    said = [text for text in texts if re.search("taken over|^the alarm fires|required|hatched", text.text or "")]
     assert said
     assert [(text.text, point) for text in said for point in drawn if on_it(text, *point)] == []
 
 
 def test_the_band_and_the_dotted_line_are_explained() -> None:
     told = words(draw(explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES), GRID))
-    assert "at least 95 % required" in told
+    assert "at least 0.95 required" in told
     plain = words(draw(explain(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
     assert not [word for word in plain if word.startswith("hatched")]
+
+
+def test_the_words_on_the_band_are_those_of_the_bounds_at_each_step() -> None:
+    alarm = explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES)
+    bounds = {moment.seq: moment.bounds for moment in alarm.history if moment.bounds is not None}
+    wide = [seq for seq, (low, high) in bounds.items() if high - low > 1e-6]
+    assert 0 < len(wide) < len(bounds), "they disagree at some steps only"
+    told = " ".join(words(draw(alarm, GRID)))
+    (first, last, where), *_ = re.findall(
+        r"computed from step (\d+) to (\d+), where the alarm fired. (.+?)\. ", told + " "
+    )
+    assert (int(first), int(last)) == (min(bounds), alarm.evidence.seq)
+    said = re.fullmatch(r"These models disagree at steps? (.+); at the others all give the same value", where)
+    assert said is not None
+    runs = [[int(end) for end in run.split(" to ")] for run in said[1].split(", ")]
+    assert [seq for run in runs for seq in range(run[0], run[-1] + 1)] == wide
+    assert "computed from" not in " ".join(words(draw(explain(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID)))
+
+
+@EMBEDDED
+def test_the_goal_has_one_name_and_every_probability_is_a_decimal(text: str) -> None:
+    alarm = explain(evidence_of(text, causal_model="any"), GRID, POLICIES)
+    told = " ".join(words(draw(alarm, GRID)))
+    assert "violation" not in told
+    assert "would take over" not in told
+    assert not re.search(r"\d %", told)
+    heading = re.search(r"What would have happened: (.*?\)|reward collected by then)", told)
+    assert heading is not None
+    if 'G<=8 !"unsafe"' in text:
+        assert heading[1] == "P(no unsafe by then)"
+        assert "P(no unsafe in 8 steps" in alarm.told.summary
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ('fallback@2.P>=0.99 [ F<=6 "goal" ]', "What if 'fallback' had taken over here?"),
+        ('fallback[2]@2.P>=0.99 [ F<=6 "goal" ]', "What if 'fallback' had taken over here for 2 steps?"),
+        ('do(down)@2.P>=0.99 [ F<=6 "goal" ]', "What if action down had been taken here?"),
+        ('optimal@2.P>=0.99 [ F<=6 "goal" ]', "What if the optimal policy had taken over here?"),
+        ('best@2.P>=0.99 [ F<=6 "goal" ]', "What if the decisions of 'best' had been made from here on?"),
+    ],
+)
+def test_where_a_world_parts_it_asks_what_it_answers(text: str, question: str) -> None:
+    told = words(draw(explain(evidence_of(text), GRID, POLICIES), GRID))
+    assert question in told
+    assert "the alarm fires" in told
+
+
+def test_an_alarm_on_the_last_step_says_that_the_episode_has_ended() -> None:
+    evidence = evidence_of(FORMULAS[0], terminated=True)
+    assert "the alarm fires, the episode has ended" in words(draw(explain(evidence, GRID, POLICIES), GRID))
 
 
 def stay(states: int, **carried: Any) -> MDP:  # noqa: ANN401 - whatever a model carries

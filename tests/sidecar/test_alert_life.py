@@ -19,8 +19,9 @@ from monitor.runtime.monitor import Monitor
 from monitor.sidecar.alert_publisher import AlertPublisher
 from monitor.sidecar.effects import Effects, EvidenceFile
 from monitor.sidecar.events import Evaluate, Heartbeat, Lost, Message
-from monitor.sidecar.pipeline import Pipeline, Topics
+from monitor.sidecar.pipeline import Pipeline, StoredAgent, Topics
 from monitor.sidecar.sinks.status_view import StatusView
+from monitor.stream.snapshot import seal, unseal
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, StreamSettings, TakenOver, TrustSettings
 from tests.evidence.rederived import make_evidence, rederive
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
@@ -103,6 +104,49 @@ def test_a_firing_alarm_whose_goal_is_met_again_says_so_before_it_resolves(make:
     [resolved] = alerts(driver.send(3, HOME))
     assert (resolved["state"], resolved["handover"]) == ("resolved", None)
     assert alerts(driver.feed(Heartbeat(driver.now))) == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_alarm_that_is_over_says_how_bad_it_was(make: Callable[..., Pipeline], *, restarted: bool) -> None:
+    """The worst value is that of a verdict between two messages, so only a heartbeat has said it."""
+    spec = replace(WATCH, alarm=AlarmSpec(keep=2, step=1.0))
+    driver = Driver(make(spec))
+    told = alerts(driver.send(0, 0))
+    beats = alerts(driver.feed(Heartbeat(driver.now)))
+    for seq, (state, action) in enumerate([(1, RASH), (LOST, RASH)], start=1):
+        told += alerts(driver.send(seq, state, action))
+        beats += alerts(driver.feed(Heartbeat(driver.now)))
+    values = [told[0]["value"], *(beat["value"] for beat in beats[1:])]
+    assert min(values) < values[0]
+    assert [beat["worst"] for beat in beats] == [min(values[: n + 1]) for n in range(3)]
+    if restarted:
+        snapshot = driver.pipeline.snapshot(everything=True)
+        driver.pipeline = make(spec)
+        driver.pipeline.restore(snapshot.common, snapshot.agents)
+    ends = alerts(*(driver.send(seq, HOME) for seq in range(3, 12)))
+    resolved = next(alert for alert in ends if alert["state"] == "resolved")
+    assert resolved["worst"] == min(values)
+    assert resolved["value"] > resolved["threshold"]["bound"] > resolved["worst"]
+    assert f"While firing it fell to {resolved['worst']:.2f}" in resolved["summary"]
+
+
+def test_a_worst_value_that_was_not_kept_stays_unknown(make: Callable[..., Pipeline]) -> None:
+    """An alarm of an earlier version: what its values were before the update is not known."""
+    driver = Driver(make())
+    driver.send(0, 0)
+    snapshot = driver.pipeline.snapshot(everything=True)
+    stored = unseal(snapshot.agents["ada"] or b"", StoredAgent)
+    formula = stored.watch.formulas["watch"]
+    assert formula.published is not None
+    assert formula.published.worst is not None
+    formula = replace(formula, published=replace(formula.published, worst=None))
+    earlier = replace(stored, watch=replace(stored.watch, formulas={"watch": formula}))
+    driver.pipeline = make()
+    driver.pipeline.restore(snapshot.common, {"ada": seal(earlier)})
+    told = alerts(*(driver.send(seq, HOME) for seq in range(1, 12)))
+    (resolved,) = [alert for alert in told if alert["state"] == "resolved"]
+    assert not any("worst" in alert for alert in told)
+    assert "While firing" not in resolved["summary"]
 
 
 def test_an_alert_that_ended_gives_no_advice(make: Callable[..., Pipeline]) -> None:

@@ -28,6 +28,7 @@ from monitor.types import (
     Blind,
     Contradictions,
     Deviates,
+    Ended,
     FormulaSpec,
     Instant,
     Trust,
@@ -245,6 +246,7 @@ def test_an_agent_over_time(client: httpx.Client, board: StatusView, driver: Dri
     watch, chance = told["formulas"]
     assert watch["curve"] == {
         "time": [driver.now.wall], "value": [watch["value"]], "alternative": [watch["alternative"]["value"]],
+        "ended": [],
     }  # fmt: skip
     assert watch["summary"].startswith("ada: ")
     assert watch["profile"] == told["alarms"][0]["profile"]
@@ -346,7 +348,7 @@ def test_a_hole_stays_a_hole_and_many_take_no_room() -> None:
     for n in range(3):
         curve.add(float(n), None, None)
     curve.add(3.0, 0.5, None)
-    assert curve.columns() == {"time": [0.0, 3.0], "value": [None, 0.5], "alternative": [None, None]}
+    assert curve.columns() == {"time": [0.0, 3.0], "value": [None, 0.5], "alternative": [None, None], "ended": []}
     for n in range(4, 100):
         curve.add(float(n), None if n % 2 else 0.5, None)
     values = curve.columns()["value"]
@@ -375,7 +377,7 @@ def test_the_last_minutes_begin_with_the_point_before_and_keep_the_worst_and_eve
     assert curve.since(300.0).columns()["time"] == [float(n) for n in range(299, 400)]
     assert curve.since(0.0).columns() == curve.columns()
     assert curve.since(1e9).columns()["time"] == [399.0]
-    assert Curve().since(0.0).thinned(9) == {"time": [], "value": [], "alternative": []}
+    assert Curve().since(0.0).thinned(9) == {"time": [], "value": [], "alternative": [], "ended": []}
     thinned = curve.since(200.0).thinned(60)
     assert len(thinned["time"]) <= 60
     assert dict(zip(thinned["time"], thinned["value"], strict=True))[333.0] == 0.1
@@ -385,6 +387,48 @@ def test_the_last_minutes_begin_with_the_point_before_and_keep_the_worst_and_eve
     for n in range(400, 440):
         curve.add(float(n), None if n % 2 else 0.5, None)
     assert len(curve.since(400.5).thinned(10)["time"]) == 40, "a hole is never merged away"
+
+
+def test_the_end_of_an_episode_is_kept_also_after_missing_data() -> None:
+    curve = Curve(most=8)
+    curve.add(0.0, 0.9, None)
+    curve.end_episode(1.0)
+    curve.add(2.0, 0.9, None)
+    curve.add(3.0, None, None)  # blind
+    curve.end_episode(5.0)
+    curve.add(6.0, 0.8, None)
+    shown = curve.columns()
+    assert (shown["time"], shown["ended"]) == ([0.0, 1.0, 2.0, 3.0, 6.0], [1.0, 5.0])
+    assert shown["value"] == [0.9, None, 0.9, None, 0.8], "a line across it is interrupted"
+    assert curve.since(2.5).columns()["ended"] == [5.0]
+    assert curve.since(0.0).thinned(2)["ended"] == [1.0, 5.0]
+    for n in range(100):
+        curve.end_episode(10.0 + n)
+    assert curve.columns()["ended"] == [102.0 + n for n in range(8)], "their number is bounded"
+
+
+def test_the_board_marks_where_an_episode_ended_while_it_was_blind(board: StatusView, driver: Driver) -> None:
+    driver.send(0, 0)
+    for effects in driver.effects:
+        show(board, effects, driver.now)
+    then = driver.now.wall
+    board.take(Effects(notices=(Blind("ada", "watch", "stale"),)), Instant(then + 1.0, then + 1.0))
+    board.take(Effects(notices=(Ended("ada", "e"),)), Instant(then + 7.0, then + 7.0))
+    life = board.life("ada", 5)
+    assert life is not None
+    watch, chance = (formula["curve"] for formula in life["formulas"])
+    assert (watch["time"][1:], watch["ended"]) == ([then + 1.0], [then + 7.0])
+    assert (chance["time"][1:], chance["ended"]) == ([then + 7.0], [then + 7.0])
+
+
+@pytest.mark.parametrize(("alarms", "most", "older"), [(3, 2, True), (3, 3, False), (3, 9, False)])
+def test_an_agents_page_says_if_there_are_older_alarms(
+    board: StatusView, alarms: int, most: int, *, older: bool
+) -> None:
+    board.history.note([alert(f"{n}", sent=400.0 + n) for n in range(alarms)])
+    life = board.life("ada", most)
+    assert life is not None
+    assert (len(life["alarms"]), life["older_alarms"]) == (min(alarms, most), older)
 
 
 # ---- a restart ----

@@ -194,6 +194,8 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     assert client.get("/api/overview", params={"search": "nobody"}).json()["agents"] == []
     [undrawn] = client.get("/api/overview", params={"drawn": "0"}).json()["agents"]
     assert [formula["last_minutes"] for formula in undrawn["formulas"]] == [None, None]
+    [drawn] = client.get("/api/overview", params={"drawn": "all"}).json()["agents"]
+    assert None not in [formula["last_minutes"] for formula in drawn["formulas"]]
     refused = client.get("/api/overview", params={"drawn": "101"})
     assert (refused.status_code, refused.text) == (400, "drawn must be a number from 0 to 100")
 

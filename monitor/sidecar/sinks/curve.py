@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 MOST = 512
-"""Maximum number of points, which take 12 KB for each agent and formula."""
+"""Maximum number of points, which take 12 KB for each agent and formula, and of ends of episodes, which take 4 KB."""
 
 Point = tuple[float, float, float]
 """Seconds since the epoch, the agent's own value, the alternative's value; NaN for no value."""
@@ -20,15 +20,16 @@ Point = tuple[float, float, float]
 class Curve:
     """Points in order of arrival. `low`: whether the lower of two values is the worse one.
 
-    When the curve is full, neighbouring points in the older half are merged into the worse one, so a violation stays
+    When the curve is full, neighbouring points in the older half are merged into the worse one, so a bad value stays
     visible. A missing value (hole) and the value after it are kept. If merging frees too few points, the oldest points
-    are removed.
+    are removed. The ends of episodes are kept beside the points, because a hole may begin before the episode's end.
     """
 
     def __init__(self, *, low: bool = True, most: int = MOST) -> None:
         self._low = low
         self._most = most
         self._columns = (array("d"), array("d"), array("d"))
+        self._ended = array("d")
 
     def add(self, when: float, own: float | None, alternative: float | None) -> None:
         """Add a point; None: no value (hole). Consecutive holes count as one."""
@@ -41,11 +42,18 @@ class Curve:
         if len(times) > self._most:
             self._coarsen()
 
+    def end_episode(self, when: float) -> None:
+        """Note that an episode has ended, after which there is no value."""
+        self.add(when, None, None)
+        self._ended.append(when)
+        del self._ended[: -self._most]
+
     def since(self, when: float) -> Curve:
         """Return a copy with the points from `when` on, and the last earlier point, whose value is valid at `when`."""
         start = max(bisect_left(self._columns[0], when) - 1, 0)
         copy = Curve(low=self._low, most=self._most)
         copy._columns = tuple(column[start:] for column in self._columns)  # type: ignore[assignment] # they are three
+        copy._ended = self._ended[bisect_left(self._ended, when) :]
         return copy
 
     def thinned(self, most: int) -> dict[str, list[float | None]]:
@@ -54,11 +62,15 @@ class Curve:
         while len(points) > most and len(fewer := list(self._merged(points))) < len(points):
             points = fewer
         columns = zip(*points, strict=True) if points else ((), (), ())
-        return _named(columns)
+        return self._named(columns)
 
     def columns(self) -> dict[str, list[float | None]]:
-        """Return all points, as one list of times and two of values."""
-        return _named(self._columns)
+        """Return all points, as one list of times and two of values, and the times at which episodes ended."""
+        return self._named(self._columns)
+
+    def _named(self, columns: Iterable[Iterable[float]]) -> dict[str, list[float | None]]:
+        names = ("time", "value", "alternative", "ended")
+        return {name: list(map(_known, column)) for name, column in zip(names, (*columns, self._ended), strict=True)}
 
     def _coarsen(self) -> None:
         points = list(zip(*self._columns, strict=True))
@@ -87,11 +99,6 @@ class Curve:
 
     def _worse(self, one: Point, two: Point) -> Point:
         return two if math.isnan(two[1]) or (two[1] <= one[1]) == self._low else one
-
-
-def _named(columns: Iterable[Iterable[float]]) -> dict[str, list[float | None]]:
-    names = ("time", "value", "alternative")
-    return {name: list(map(_known, column)) for name, column in zip(names, columns, strict=True)}
 
 
 def _known(number: float) -> float | None:

@@ -77,11 +77,8 @@ class AgentStatus:
 
 
 def status_of(query: Query | None) -> FormulaStatus:
-    """Return the status of a formula before its first verdict, with a curve for which low or high values are worse."""
-    if query is None:
-        return FormulaStatus(Curve())
-    low = query.threshold is None or query.threshold.comparison in (">", ">=")
-    return FormulaStatus(Curve(low=low != (query.spec.alarm.fires_while == "holds")))
+    """Return the status of a formula before its first verdict. Its curve knows whether low or high values are bad."""
+    return FormulaStatus(Curve() if query is None else Curve(low=query.low_is_worse))
 
 
 def doubt_of(trust: Trust | None) -> dict[str, Any]:

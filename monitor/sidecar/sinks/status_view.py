@@ -205,20 +205,22 @@ class StatusView:
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """Return the data of one agent's page: values in words and as curves, outcomes of forecasts, `most` alarms.
 
-        The formulas are ordered by urgency. Returns None if the agent is not known and no alarm of it is listed.
+        The formulas are ordered by urgency. `older_alarms`: whether there are alarms beyond `most`. Returns None if the
+        agent is not known and no alarm of it is listed.
         """
-        alarms = self.found(AlarmFilter(agent=name), most)
+        alarms = self.found(AlarmFilter(agent=name), most + 1)
+        listed = {"alarms": alarms[:most], "older_alarms": len(alarms) > most}
         with self._lock:
             agent = self._agents.get(name)
             if agent is None:
-                return {"name": name, "known": False, "formulas": [], "alarms": alarms} if alarms else None
+                return {"name": name, "known": False, "formulas": [], **listed} if alarms else None
             shown, forecasts = self._show_agent(name, agent), self._reliability(agent)
             model_doubt = doubt_of(self._trust)
             for (query, row), formula in zip(self._rows(agent), shown["formulas"], strict=True):
                 formula |= {"text": query.spec.text, "curve": row.curve.columns(), **explained(name, query, row)}
         shown = with_diagrams(shown, forecasts)
         shown["formulas"].sort(key=lambda formula: get_args(State).index(formula["state"]))
-        return {**shown, "known": True, "alarms": alarms, "model_doubt": model_doubt}
+        return {**shown, "known": True, **listed, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:
         """Return whether any formula can be evaluated. False if every formula of every agent is blind.
@@ -262,7 +264,7 @@ class StatusView:
             case Ended():
                 for row in self._agents[notice.agent].rows.values() if notice.agent in self._agents else ():
                     row.judged = None
-                    row.curve.add(now.wall, None, None)
+                    row.curve.end_episode(now.wall)
             case Forgotten():
                 self._agents.pop(notice.agent, None)
             case Deviates():

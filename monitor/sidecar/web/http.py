@@ -143,7 +143,8 @@ class _Pages:
     async def overview(self, request: Request) -> Response:
         query = request.query_params
         try:
-            drawn = _whole(query, "drawn", DRAWN, least=0, most=MAX_AGENTS)
+            every = query.get("drawn") == "all"
+            drawn = MAX_AGENTS if every else _whole(query, "drawn", DRAWN, least=0, most=MAX_AGENTS)
         except ValueError as error:
             return PlainTextResponse(str(error), status_code=400, headers=HEADERS)
         search = query.get("search", "")[:MAX_NAME]

@@ -10,8 +10,6 @@ import { makeRecourse } from "./recourse.js";
 import { makeReliability } from "./reliability.js";
 
 const name = new URLSearchParams(location.search).get("name") ?? "";
-// Alarms in an answer.
-const MOST = 1000;
 const seen = { told: null };
 put(at("title"), name || "No agent selected");
 document.title = `${name} · Counterfactual monitor`;
@@ -81,9 +79,9 @@ function spanFor({ alarms, formulas, now }) {
 }
 
 // The alarms; one that fires says how often its formula did.
-function shownAlarms({ alarms, now }) {
+function shownAlarms({ alarms, older_alarms: older, now }) {
   const before = grouped(alarms, (alarm) => alarm.formula.name);
-  return alarms.map((alarm) => ({ ...alarm, now, repeats: alarm.state === "firing" ? repeatsOf(before.get(alarm.formula.name), now, alarms.length >= MOST) : "" }));
+  return alarms.map((alarm) => ({ ...alarm, now, repeats: alarm.state === "firing" ? repeatsOf(before.get(alarm.formula.name), now, older) : "" }));
 }
 
 // The formulas, over the time that is chosen.

@@ -63,6 +63,9 @@ function lasted(alarm) {
   return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}, for ${length(alarm.began_unix, alarm.over_unix)}`;
 }
 
+// The worst value since it fired; an alarm of an earlier version does not say it.
+const worst = (alarm) => (alarm.threshold === null ? "" : number(alarm.worst) || "unknown");
+
 // ---- why ----
 
 // The dialog that explains an alarm: its newest numbers, and the picture of the moment at which it fired.
@@ -131,7 +134,7 @@ function makeExplanation() {
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
-    facts.render([...values(alarm), ["required", required(alarm.threshold)], ["step", String(alarm.seq)]]);
+    facts.render([...values(alarm), ["required", required(alarm.threshold)], ["worst while firing", worst(alarm)], ["step", String(alarm.seq)]]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);

@@ -77,8 +77,6 @@ function wrongOnes({ rows, agents, rows_rejected: rowsRejected, agents_rejected:
 
 // Rows, alarms and agents that are shown before the rest is folded, with a count; the classes `fold-N` say the same.
 const ROWS = 12;
-// Agents of an answer, and so curves that can be asked for.
-const MOST = 100;
 const CARDS = 3;
 const LANES = 8;
 const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "last values", "step", "last message", "why", "says"];
@@ -299,6 +297,6 @@ function judge(lost) {
 
 at("search").addEventListener("input", look);
 follow(() => {
-  const drawn = at("agents").classList.contains("folded") ? ROWS : MOST;
+  const drawn = at("agents").classList.contains("folded") ? ROWS : "all";
   return `api/overview?drawn=${drawn}&search=${encodeURIComponent(at("search").value)}`;
 }, show, judge);

@@ -53,23 +53,28 @@ function spansWithin(alarms, { from, to }) {
   return spans.map(([start, end]) => [bounded(start, from, to), bounded(end, from, to)]);
 }
 
+const within = (times, { from, to }) => times.filter((when) => when >= from && when <= to);
+
 // "from 0.1000 to 0.9000", of what is drawn.
 function extent(time, values, from) {
   const shown = known(values.filter((_, n) => time[n] >= from));
   return shown.length ? `from ${number(least(shown))} to ${number(most(shown))}` : "none";
 }
 
-// Nominal, alternative and required between two times; tinted: an alarm; hatched: no value. `axes`: `from` and `to` in
+const countsOf = ({ ended }, alarms, axes) => `alarms: ${spansWithin(alarms, axes).length}; episodes ended: ${within(ended, axes).length}`;
+
+// Nominal, alternative and required between two times; tinted: an alarm; hatched: no value; upright lines, `tall` units
+// from the top: the ends of episodes. `axes`: `from` and `to` in
 // seconds, `low` and `high` in the formula's unit, and the grid as `times` and `levels`.
-function makeCurves() {
+function makeCurves(tall) {
   const svg = drawn("svg", { class: "curve" });
   const lines = drawn("svg", { viewBox: `0 0 ${WINDOW} ${HEIGHT}`, preserveAspectRatio: "none", width: "100%", height: "100%" });
   const [holes, grid, fired, bars] = [0, 1, 2, 3].map(() => drawn("g", {}));
   const [bound, instead, value] = [drawn("line", { class: "required", x1: 0, x2: WINDOW }), drawn("path", { class: "instead" }), drawn("path", { class: "value" })];
-  const newest = drawn("path", { class: "newest" });
-  lines.append(grid, fired, bound, instead, value, newest, bars);
+  const [newest, ends] = [drawn("path", { class: "newest" }), drawn("path", { class: "ended" })];
+  lines.append(grid, fired, ends, bound, instead, value, newest, bars);
   svg.append(holes, lines);
-  return part(svg, ({ curve: { time, value: own, alternative }, threshold, alarms, axes }) => {
+  return part(svg, ({ curve: { time, value: own, alternative, ended }, threshold, alarms, axes }) => {
     const { from, to, low, high } = axes;
     const x = (when) => (WINDOW * (when - from)) / (to - from);
     const y = (one) => 4 + ((HEIGHT - 8) * (high - one)) / (high - low);
@@ -85,6 +90,7 @@ function makeCurves() {
     };
     value.setAttribute("d", path(own));
     instead.setAttribute("d", path(alternative));
+    ends.setAttribute("d", within(ended, axes).map((when) => `M${x(when).toFixed(2)} 0v${tall}`).join(""));
     const last = own.length - 1;
     const current = last >= 0 && own[last] !== null && time[last] > from;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
@@ -101,7 +107,7 @@ function makeCurves() {
 
 // The last minutes of a formula of an agent, with values from 0 to 1, or over all that is drawn if there is more.
 export function makeTrace() {
-  const curves = makeCurves();
+  const curves = makeCurves(HEIGHT / 4);
   curves.setAttribute("role", "img");
   const frame = element("div", "trace", curves);
   return part(frame, ({ formula, alarms, now }) => {
@@ -113,7 +119,7 @@ export function makeTrace() {
     frame.dataset.low = String(Number(axes.low.toPrecision(3)));
     curves.render({ curve, threshold, alarms, axes });
     const needed = threshold === null ? "" : `; required ${required(threshold)}`;
-    const words = `values of the last five minutes: ${extent(curve.time, curve.value, from)}${needed}; alarms: ${spansWithin(alarms, axes).length}`;
+    const words = `values of the last five minutes: ${extent(curve.time, curve.value, from)}${needed}; ${countsOf(curve, alarms, axes)}`;
     curves.setAttribute("aria-label", words);
   });
 }
@@ -198,9 +204,15 @@ function makeKey(kind) {
   });
 }
 
+// The times that the arrow keys go to: of points and of ends of episodes.
+const stopsOf = ({ time, ended }) => [...new Set([...time, ...ended])].sort((one, two) => one - two);
+
+// The value before the hole `n`, with which an episode ended; the end of an episode that was not seen has none.
+const lastOf = ({ time, value, ended }, n) => (n > 0 && value[n - 1] !== null && ended.includes(time[n]) ? `; value before it ${number(value[n - 1])}` : "");
+
 // The curves of a formula with their axes, and their values at one time: under the pointer, by arrow keys, or the newest.
 export function makeChart() {
-  const [curves, levels, times, line] = [makeCurves(), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
+  const [curves, levels, times, line] = [makeCurves(HEIGHT), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
   const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
   const [when, marks] = [element("li", "when"), element("div", "marks")];
   const [plot, legend] = [element("div", "plot", curves, marks, line), element("ul", "legend", ...keys, when)];
@@ -222,11 +234,13 @@ export function makeChart() {
     if (formula.alternative) keys[1].render([`${formula.alternative.name}${back}`, figure(curve.alternative)]);
     keys[2].hidden = !formula.threshold;
     if (formula.threshold) keys[2].render(["required", required(formula.threshold)]);
-    put(when, `${pointed ? "at" : "newest, at"} ${moment(curve.time[n] ?? cursor.time)}`);
+    const over = curve.value[n] === null ? curve.ended.findLast((each) => each >= curve.time[n] && (!pointed || each <= cursor.time)) : undefined;
+    put(when, `${pointed ? "at" : "newest, at"} ${moment(over ?? curve.time[n] ?? cursor.time)}${over === undefined ? "" : `: episode ended${lastOf(curve, n)}`}`);
     line.hidden = !pointed;
     line.style.left = percent((Math.max(cursor.time, axes.from) - axes.from) / (axes.to - axes.from));
-    frame.setAttribute("aria-valuemax", String(curve.time.length - 1));
-    frame.setAttribute("aria-valuenow", String(Math.max(n, 0)));
+    const stops = stopsOf(curve);
+    frame.setAttribute("aria-valuemax", String(stops.length - 1));
+    frame.setAttribute("aria-valuenow", String(pointed ? Math.max(stops.findLastIndex((each) => each <= cursor.time), 0) : stops.length - 1));
     frame.setAttribute("aria-valuetext", [...keys.filter((key) => !key.hidden), when].map((each) => each.textContent).join("; "));
   };
 
@@ -236,9 +250,9 @@ export function makeChart() {
   });
   plot.addEventListener("pointerleave", () => point(null));
   frame.addEventListener("keydown", (event) => {
-    const { time } = shown.curve;
+    const time = stopsOf(shown.curve);
     const [start, last] = [time.findIndex((each) => each >= shown.axes.from), time.length - 1];
-    const n = cursor.time === null ? last : indexAt(cursor.time);
+    const n = cursor.time === null ? last : time.findLastIndex((each) => each <= cursor.time);
     const to = { ArrowLeft: n - 1, ArrowDown: n - 1, ArrowRight: n + 1, ArrowUp: n + 1, PageDown: n - 10, PageUp: n + 10, Home: start, End: last }[event.key];
     if (event.key === "Escape") point(null);
     if (to === undefined || start < 0) return;
@@ -271,8 +285,7 @@ export function makeChart() {
     });
     const needed = threshold === null ? "" : `; required ${required(threshold)}`;
     const began = Math.max(curve.time[0], from);
-    const count = spansWithin(alarms, axes).length;
-    frame.setAttribute("aria-label", `${formula.name}: values ${extent(curve.time, curve.value, from)}, ${moment(began)} to ${moment(to)}${needed}; alarms: ${count}`);
+    frame.setAttribute("aria-label", `${formula.name}: values ${extent(curve.time, curve.value, from)}, ${moment(began)} to ${moment(to)}${needed}; ${countsOf(curve, alarms, axes)}`);
     read();
   });
 }

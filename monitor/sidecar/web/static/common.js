@@ -132,7 +132,7 @@ export function makeFold(list, button, most, about = () => "") {
 // How many of the alarms of an agent's formula began in the last day, in words; `more`: perhaps not all are known.
 export function repeatsOf(alarms, now, more) {
   const count = alarms.filter(({ began_unix: began }) => began > now - 86_400).length;
-  return count > 1 ? `${more ? "at least " : ""}${count} alarms in a day` : "";
+  return count > 1 ? `${more ? "at least " : ""}${count} alarms in the last day` : "";
 }
 
 // Sentences, each a line of its own.

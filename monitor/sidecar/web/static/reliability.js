@@ -10,15 +10,15 @@ const TURN = SIZE - EDGE - 8;
 const x = (share) => EDGE + TURN * share;
 const y = (share) => 8 + TURN * (1 - share);
 
-// In per cent; with decimals near 0 and 100 %, because 99.9 % is not 100 %.
-function percent(share) {
-  if (share > 0.9999 && share < 1) return "more than 99.99 %";
-  if (share < 0.0001 && share > 0) return "less than 0.01 %";
+// With more decimals near 0 and 1, because 0.999 is not 1.
+function decimals(share) {
+  if (share > 0.9999 && share < 1) return "more than 0.9999";
+  if (share < 0.0001 && share > 0) return "less than 0.0001";
   const near = Math.min(share, 1 - share);
-  return `${(100 * share).toFixed(near > 0 && near < 0.01 ? 2 : 0)} %`;
+  return share.toFixed(near > 0 && near < 0.01 ? 4 : 2);
 }
 
-const range = ([low, high]) => `${percent(low)} to ${percent(high)}`;
+const range = ([low, high]) => `${decimals(low)} to ${decimals(high)}`;
 
 export function makeReliability() {
   const columns = ["forecast", "came true", "95 % interval", "count", "agree"].map((text) => [text, "number"]);
@@ -43,7 +43,7 @@ function makeGroup() {
   const row = makeRow(["number", "number", "number", "number", "number"]);
   const { render } = row;
   return part(row, (bin) => {
-    render([percent(bin.forecast), percent(bin.came_true), range(bin.interval), String(bin.count), bin.agrees ? "yes" : "NO"]);
+    render([decimals(bin.forecast), decimals(bin.came_true), range(bin.interval), String(bin.count), bin.agrees ? "yes" : "NO"]);
     row.className = bin.agrees ? "" : "word-blind";
   });
 }
@@ -59,7 +59,7 @@ function sentence({ bins }) {
   const off = bins.filter((bin) => !bin.agrees).length;
   const judged = off === 0 ? "Forecasts and outcomes agree within chance."
     : `In ${off} of ${bins.length} groups the forecasts are outside the 95 % interval.`;
-  return `Of ${most.count} forecast${most.count === 1 ? "" : "s"} of about ${percent(most.forecast)}, ${percent(most.came_true)} came true. ${judged}`;
+  return `Of ${most.count} forecast${most.count === 1 ? "" : "s"} of about ${decimals(most.forecast)}, the fraction ${decimals(most.came_true)} came true. ${judged}`;
 }
 
 function score(counted) {
@@ -80,11 +80,11 @@ function draw(svg, { bins }) {
   for (const tick of [0, 0.25, 0.5, 0.75, 1]) {
     parts.push(drawn("line", { class: "grid", x1: x(tick), x2: x(tick), y1: y(0), y2: y(1) }));
     parts.push(drawn("line", { class: "grid", x1: x(0), x2: x(1), y1: y(tick), y2: y(tick) }));
-    parts.push(drawn("text", { x: x(tick), y: y(0) + 14, "text-anchor": tick === 1 ? "end" : "middle" }, `${100 * tick}`));
-    parts.push(drawn("text", { x: x(0) - 5, y: y(tick) + 4, "text-anchor": "end" }, `${100 * tick}`));
+    parts.push(drawn("text", { x: x(tick), y: y(0) + 14, "text-anchor": tick === 1 ? "end" : "middle" }, String(tick)));
+    parts.push(drawn("text", { x: x(0) - 5, y: y(tick) + 4, "text-anchor": "end" }, String(tick)));
   }
-  parts.push(drawn("text", { x: x(0.5), y: SIZE - 4, "text-anchor": "middle" }, "forecast, %"));
-  parts.push(drawn("text", { x: 10, y: y(0.5), "text-anchor": "middle", transform: `rotate(-90 10 ${y(0.5)})` }, "came true, %"));
+  parts.push(drawn("text", { x: x(0.5), y: SIZE - 4, "text-anchor": "middle" }, "forecast"));
+  parts.push(drawn("text", { x: 10, y: y(0.5), "text-anchor": "middle", transform: `rotate(-90 10 ${y(0.5)})` }, "came true"));
   parts.push(drawn("line", { class: "ideal", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }));
   for (const { forecast, came_true: share, interval, count, agrees } of bins) {
     const of = agrees ? "agrees" : "off";
@@ -100,6 +100,6 @@ function draw(svg, { bins }) {
     parts.push(drawn("text", { x: x(forecast), y: below ? y(low) + 12 : y(high) - 4, "text-anchor": "middle" }, many));
   }
   svg.replaceChildren(...parts);
-  const texts = bins.map((bin) => `${percent(bin.forecast)} forecast, ${percent(bin.came_true)} of ${bin.count} came true`);
+  const texts = bins.map((bin) => `forecast ${decimals(bin.forecast)}: of ${bin.count}, the fraction ${decimals(bin.came_true)} came true`);
   svg.setAttribute("aria-label", `Reliability diagram. ${texts.join("; ")}`);
 }
