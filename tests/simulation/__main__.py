@@ -31,7 +31,7 @@ def main() -> int:
     kinds = None if given.faults is None else [kind for kind in given.faults.split(",") if kind]
     if unknown := set(kinds or ()) - FAULTS.keys():
         sys.exit(f"--faults: no such kind: {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
-    faults: Counter[str] = Counter()
+    faults, takeovers = Counter[str](), Counter[str]()
     seeds, failed, hours = 0, 0, 0.0
     began, worked = time.monotonic(), time.process_time()
     for seed in count(given.first) if given.seed is None else [given.seed]:
@@ -39,6 +39,7 @@ def main() -> int:
             break
         result = run(seed, seconds=given.seconds, kinds=kinds, keep=given.trace)
         seeds, hours, faults = seeds + 1, hours + result.hours, faults + result.faults
+        takeovers += result.takeovers
         lines = [*result.lines]
         if given.seed is not None:
             lines.append(f"digest of the trace: {result.digest}")
@@ -52,6 +53,7 @@ def main() -> int:
     minutes = (time.process_time() - worked) / 60
     print(f"{seeds} seeds, {failed} failed; {hours:.2f} agent-hours, {hours / minutes:.1f} a minute of one core")  # noqa: T201
     print("faults: " + ", ".join(f"{name} {faults[name]}" for name in FAULTS))  # noqa: T201
+    print("takeovers: " + ", ".join(f"{cause} {number}" for cause, number in sorted(takeovers.items())))  # noqa: T201
     return bool(failed)
 
 

@@ -81,8 +81,8 @@ class Broker:
         self.world = world
         self.up = False
         self.stopped_at = 0.0
-        self.lossy = False
-        """It lost what it had not saved: retained messages, too."""
+        self.losses = 0
+        """How often it lost what it had not saved: retained messages, too."""
         self.dropped = 0
         self.delivered: list[Callable[[Message], None]] = []
         """Called with each message that the broker takes, as a subscriber beside it would be."""
@@ -109,6 +109,13 @@ class Broker:
         session = self._state.sessions.get(client_id)
         return 0 if session is None else len(session.waiting) + len(session.flying)
 
+    def listener(self, client_id: str) -> End | None:
+        """Return the connection of a client that has subscribed, if what is sent there arrives."""
+        client = self._clients.get(client_id)
+        if client is None or client.session is None or not client.session.subscriptions:
+            return None
+        return None if client.end.closed or client.end.mute_since is not None else client.end
+
     def start(self) -> None:
         self.up = True
         self._life += 1
@@ -132,7 +139,7 @@ class Broker:
             self._saved = self._state.copy()
         elif self._save_every:
             self._state = self._saved.copy()
-            self.lossy = True
+            self.losses += 1
         for name in [name for name, session in self._state.sessions.items() if session.clean]:
             del self._state.sessions[name]
 

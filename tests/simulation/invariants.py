@@ -106,7 +106,9 @@ def _retained(expected: Expected, scene: Scene) -> list[str]:
     for topic, alert in last.items():
         message = scene.broker.retained.get(topic)
         found = None if message is None else json.loads(message.payload)
-        if (found is None or (found["id"], found["state"]) != (alert["id"], alert["state"])) and not scene.broker.lossy:
+        if (
+            found is None or (found["id"], found["state"]) != (alert["id"], alert["state"])
+        ) and not scene.broker.losses:
             problems.append(f"retained on {topic}: {found and found['state']}, not {alert['state']} of {alert['id']}")
     problems += [
         f"retained, and never said: {topic}"

@@ -7,9 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.faults.world import write_grid
+from tests.faults.world import nominal, write_grid
 from tests.simulation.agents import Agent, BridgedAgent, ConnectedAgent, Draft
 from tests.simulation.broker import PORT, Broker
+from tests.simulation.guards import Guard
 from tests.simulation.network import Network
 from tests.simulation.packets import Message
 from tests.simulation.receivers import Receivers
@@ -19,6 +20,10 @@ from tests.simulation.world import World
 SLIP: Final = 0.05
 RATE: Final = 10.0
 """Steps a second of each agent."""
+
+
+GUARDS: Final = 3
+"""Agents with a guard, at most."""
 
 
 class Scene:
@@ -44,6 +49,7 @@ class Scene:
         self.config = draw_config(draw, self.receivers.urls())
         write_grid(folder / "life-1", self.config, SLIP)
         self.sidecar = Sidecar(self.world, self.network, self.receivers, folder / "life-1")
+        self.guards: list[Guard] = []
         self.agents = [self._agent(n) for n in range(draw.choice((1, 2, 4, 8, 16)))]
         self.downtime: float | None = None
 
@@ -55,10 +61,16 @@ class Scene:
             lambda name, payload: self.log.append((name, payload)),
             SLIP,
             sends_end=draw.random() < 0.7,
+            act=self._guard(f"a{n}") if len(self.guards) < GUARDS and draw.random() < 0.3 else nominal,
         )
         if draw.random() < 0.3:
             return ConnectedAgent(self.world, self.network, draft)
         return BridgedAgent(self.world, self.broker, draft)
+
+    def _guard(self, agent: str) -> Guard:
+        guard = Guard(self.world, self.network, self.broker, agent, float(self.config["heartbeat"][:-1]))
+        self.guards.append(guard)
+        return guard
 
     def _hear(self, message: Message) -> None:
         if message.topic.startswith("cfmon/"):
@@ -110,6 +122,7 @@ class Scene:
             "messages in the inbox": len(service.inbox),
             "steps to evaluate": service.worker.pipeline.waiting.steps,
             "alerts to publish": len(service.outbox),
+            "guards that do not hear the monitor": sum(guard.deaf for guard in self.guards),
             "posts": sum(len(outbox) for outbox in service.webhooks.outboxes.values()),
         }
         return ", ".join(f"{what}: {count}" for what, count in waiting.items() if count)
@@ -131,6 +144,11 @@ def draw_config(draw: Random, urls: dict[str, str]) -> dict[str, Any]:
             "alarm": {"severity": "critical", "for": draw.randint(1, 3), "keep": draw.randint(1, 3)},
         },
         {
+            "name": "advice",
+            "formula": f'delta(fallback,nominal)@0.P>=0.0{draw.randint(2, 4)} [ G<={draw.randint(4, 8)} !"unsafe" ]',
+            "alarm": {"severity": "critical", "when": "holds"},
+        },
+        {
             "name": "bounded",
             "formula": 'fallback@5.P>=0.95 [ G<=8 !"unsafe" ]',
             "causal_model": "any",
@@ -138,7 +156,7 @@ def draw_config(draw: Random, urls: dict[str, str]) -> dict[str, Any]:
             "alarm": {"severity": "warning", "for": 2, "keep": 2},
         },
     ]
-    chosen = draw.sample(formulas, draw.choice((1, 2, 2, 3)))
+    chosen = draw.sample(formulas, draw.choice((1, 2, 2, 3, 4)))
     webhooks = {
         name: {
             "url": url,

@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.simulation.agents import Agent
 from tests.simulation.faults import FAULTS
+from tests.simulation.guest import client_doors
 from tests.simulation.invariants import check, check_end, check_removed
 from tests.simulation.scene import RATE, Scene
 
@@ -35,6 +36,8 @@ QUIET: Final = 8.0
 class Result:
     """What came of a seed. `options`: of the command that runs it again; `steps`, `hours`: of all agents together.
 
+    `takeovers`: by guards, for each cause.
+
     `problems`: all that does not hold; its last are `errors`, exceptions.
     """
 
@@ -44,6 +47,7 @@ class Result:
     steps: int
     hours: float
     faults: Counter[str]
+    takeovers: Counter[str]
     problems: list[str]
     errors: list[str]
     lines: list[str] = field(default_factory=list)
@@ -54,11 +58,14 @@ def run(seed: int, *, seconds: float | None = None, kinds: list[str] | None = No
     with tempfile.TemporaryDirectory(prefix="cfmon-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
         scene = Scene(seed, Path(folder), keep=keep)
         play = _Play(scene, seconds, kinds)
-        with scene.sidecar.doors():
+        with scene.sidecar.doors(), client_doors(scene.world):
             try:
                 play.run()
             except Exception:  # noqa: BLE001 - of the sidecar or of the world: it belongs to the seed
                 scene.world.errors.append(traceback.format_exc())
+            finally:
+                for guard in scene.guards:
+                    guard.close()
         world = scene.world
         steps = len(scene.log)
         options = "" if seconds is None else f" --seconds {seconds:g}"
@@ -70,6 +77,7 @@ def run(seed: int, *, seconds: float | None = None, kinds: list[str] | None = No
             steps,
             steps / RATE / 3600,
             world.faults,
+            sum((guard.takeovers for guard in scene.guards), Counter[str]()),
             world.problems + world.errors,
             world.errors,
             world.lines or [],

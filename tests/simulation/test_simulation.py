@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
+from cfmon_client import Alert, connection, takeover
+from cfmon_client.takeover_logic import Current, Known
 
 from monitor.sidecar import recovery
 from monitor.sidecar.effects import Effects
@@ -140,6 +144,37 @@ def never_pings(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KeepAlive, "start", lambda _self: None)
 
 
+def takes_the_retained_for_life(patch: pytest.MonkeyPatch) -> None:
+    """A guard takes the status that a broker retains for a sign of life."""
+    with_status = Known.with_status
+
+    def fresh(self: Known, *status: Any, retained: bool = False, **more: Any) -> Known:  # noqa: ANN401, ARG001
+        return with_status(self, *status, **more)
+
+    patch.setattr(Known, "with_status", fresh)
+    patch.setattr(takeover, "_document", lambda payload: {**json.loads(payload), "sent_unix": random.random()})
+
+
+def counts_every_episode(patch: pytest.MonkeyPatch) -> None:
+    """A guard acts on alarms of episodes that are over."""
+    patch.setattr(Current, "has", lambda _self, _alert: True)
+
+
+def listens_once(patch: pytest.MonkeyPatch) -> None:
+    """A guard that has lost its connection waits for an hour."""
+    patch.setattr(connection.Backoff, "pause", lambda _self: 3600.0)
+
+
+def hands_back_never(patch: pytest.MonkeyPatch) -> None:
+    """A guard notes no alert of an alarm that is over."""
+    with_alert = Known.with_alert
+
+    def deaf(self: Known, alert: Alert, **more: Any) -> Known:  # noqa: ANN401 - passed on
+        return with_alert(self, alert, **more) if alert.firing else self
+
+    patch.setattr(Known, "with_alert", deaf)
+
+
 MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], list[str], str]] = [
     (forgets_at_reconnection, ["connection_lost"], " s: alerts to publish: "),
     (acknowledges_before_the_commit, ["killed_before_commit"], "the path was damaged (gap): "),
@@ -147,6 +182,10 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], list[str], str]] = [
     (does_not_replay, ["killed"], "missing: topic=cfmon/alerts/"),
     (gives_up_posts, ["receiver_away"], " has ["),
     (forgets_removals, [], "retained, and removed: cfmon/alerts/"),
+    (takes_the_retained_for_life, ["guard_loses_connection"], " misses what is due: silent"),
+    (counts_every_episode, ["suspended"], " acts on what is stale: alarm"),
+    (listens_once, ["guard_loses_connection"], " s: guards that do not hear the monitor: "),
+    (hands_back_never, [], " although all is over"),
     (never_pings, ["connection_half_open"], " s: steps at the broker: "),
 ]
 """Each with the kind of fault that shows it (with all kinds it takes more seeds), and what is found, word for word."""
