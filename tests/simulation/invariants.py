@@ -63,6 +63,7 @@ def check(scene: Scene) -> list[str]:
         *_evidence(scene),
         *_posts(scene, heard),
         *_status(scene, "online"),
+        *_shown(scene, expected, judged),
     ]
 
 
@@ -97,6 +98,16 @@ def _verdicts(wanted: Mapping[Key, Judged], found: Mapping[Key, Judged]) -> list
         if key in found and own(found[key].verdict) != own(judged.verdict)
     ]
     return problems + wrong[:MOST]
+
+
+def _shown(scene: Scene, expected: Expected, judged: Mapping[Key, Judged]) -> list[str]:
+    """The page has shown no verdict and no alarm that is not in the reference."""
+    verdicts = {(agent, formula, seq, own(each.verdict)[0]) for (agent, formula, _, seq), each in judged.items()}
+    alarms = {(alert["id"], alert["state"]) for alert in expected.alerts}
+    return [
+        *[f"the page has shown the verdict {each}, which was none" for each in scene.reader.verdicts - verdicts][:MOST],
+        *[f"the page has shown the alarm {each}, which was none" for each in scene.reader.alarms - alarms][:MOST],
+    ]
 
 
 def _retained(expected: Expected, scene: Scene) -> list[str]:

@@ -14,6 +14,7 @@ from tests.simulation.guards import Guard
 from tests.simulation.network import Network
 from tests.simulation.packets import Message
 from tests.simulation.receivers import Receivers
+from tests.simulation.scrapes import Reader
 from tests.simulation.sidecar import NAME, Sidecar
 from tests.simulation.world import World
 
@@ -44,11 +45,14 @@ class Scene:
         )
         self.heard: list[tuple[float, Message]] = []
         self.log: list[tuple[str, bytes]] = []
+        self.newest: dict[str, dict[str, Any]] = {}
+        """Id of an alarm -> its newest alert that the broker took."""
         self.broker.delivered.append(self._hear)
         self.receivers = Receivers(self.world, ["pager", "chat"][: draw.randint(0, 2)])
         self.config = draw_config(draw, self.receivers.urls())
         write_grid(folder / "life-1", self.config, SLIP)
         self.sidecar = Sidecar(self.world, self.network, self.receivers, folder / "life-1")
+        self.reader = Reader(self.sidecar, float(self.config["mqtt"]["keepalive"][:-1]), self.newest)
         self.guards: list[Guard] = []
         self.agents = [self._agent(n) for n in range(draw.choice((1, 2, 4, 8, 16)))]
         self.downtime: float | None = None
@@ -75,6 +79,10 @@ class Scene:
     def _hear(self, message: Message) -> None:
         if message.topic.startswith("cfmon/"):
             self.heard.append((self.world.now, message))
+        if message.topic.startswith("cfmon/alerts/") and message.payload:
+            alert = json.loads(message.payload)
+            if alert["revision"] >= self.newest.get(alert["id"], alert)["revision"]:
+                self.newest[alert["id"]] = alert
 
     def kill(self, downtime: float) -> bool:
         """Kill the sidecar, if it runs, and start it again later."""

@@ -64,6 +64,11 @@ class Sidecar:
     def running(self) -> bool:
         return self._loop is not None and self._loop.alive
 
+    @property
+    def awake_since(self) -> float:
+        """Time at which its last sleep ends or ended; 0.0 if it has not slept in this life."""
+        return 0.0 if self._loop is None else self._loop.asleep_until
+
     def run(self) -> None:
         """Live until stopped or killed."""
         self.lives += 1

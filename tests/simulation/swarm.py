@@ -148,6 +148,7 @@ class _Play:
         elif self._removed:
             world.problems += check_removed(scene, self._removed)
         else:
+            scene.reader.over = True
             world.problems += check(scene)
             if len(scene.config["formulas"]) > 1:
                 self._removed = scene.remove_formula()

@@ -16,14 +16,18 @@ from cfmon_client.takeover_logic import Current, Known
 
 from monitor.sidecar import recovery
 from monitor.sidecar.effects import Effects
+from monitor.sidecar.health import Health
 from monitor.sidecar.mqtt.connection import Connection
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Receipt
 from monitor.sidecar.mqtt.keepalive import KeepAlive
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import Pipeline
+from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.store.alarm_history import AlarmHistory
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.webhooks.sender import Sender
 from monitor.sidecar.worker import Worker
+from monitor.types import Instant, Judged
 from tests.simulation.faults import FAULTS
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.swarm import Result, run
@@ -175,6 +179,26 @@ def hands_back_never(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Known, "with_alert", deaf)
 
 
+def is_always_ready(patch: pytest.MonkeyPatch) -> None:
+    """`/readyz` says ok as soon as the state is restored."""
+    patch.setattr(Health, "readiness", lambda self: self.starting)
+
+
+def forgets_past_alarms(patch: pytest.MonkeyPatch) -> None:
+    """After a restart the page does not list earlier alarms."""
+    patch.setattr(AlarmHistory, "load", lambda _self, _rows: None)
+
+
+def shows_what_is_next(patch: pytest.MonkeyPatch) -> None:
+    """The page shows a verdict as that of the next step."""
+    judged = StatusView._judged  # noqa: SLF001 - that is what is broken
+
+    def early(self: StatusView, notice: Judged, now: Instant) -> None:
+        judged(self, msgspec.structs.replace(notice, seq=notice.seq + 1), now)
+
+    patch.setattr(StatusView, "_judged", early)
+
+
 MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], list[str], str]] = [
     (forgets_at_reconnection, ["connection_lost"], " s: alerts to publish: "),
     (acknowledges_before_the_commit, ["killed_before_commit"], "the path was damaged (gap): "),
@@ -182,6 +206,9 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], list[str], str]] = [
     (does_not_replay, ["killed"], "missing: topic=cfmon/alerts/"),
     (gives_up_posts, ["receiver_away"], " has ["),
     (forgets_removals, [], "retained, and removed: cfmon/alerts/"),
+    (is_always_ready, ["connections_refused"], "/readyz says ok, and nothing passes"),
+    (forgets_past_alarms, ["restarted"], ", and the page says nothing"),
+    (shows_what_is_next, [], "the page has shown the verdict "),
     (takes_the_retained_for_life, ["guard_loses_connection"], " misses what is due: silent"),
     (counts_every_episode, ["suspended"], " acts on what is stale: alarm"),
     (listens_once, ["guard_loses_connection"], " s: guards that do not hear the monitor: "),
