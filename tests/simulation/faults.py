@@ -15,7 +15,7 @@ from tests.simulation.agents import ConnectedAgent
 from tests.simulation.broker import PORT
 from tests.simulation.network import End
 from tests.simulation.scene import Scene
-from tests.simulation.sidecar import NAME
+from tests.simulation.sidecar import NAME, Moment
 
 LONGEST: Final = 12.0
 """Seconds that a fault lasts, at most."""
@@ -221,16 +221,22 @@ def killed(scene: Scene) -> bool:
 @fault
 def killed_before_commit(scene: Scene) -> bool:
     """`kill -9` just before one of the next transactions is committed."""
-    return _kill_at_commit(scene, "killed_before_commit", before=True)
+    return _kill_at_commit(scene, "killed_before_commit", "before")
 
 
 @fault
 def killed_after_commit(scene: Scene) -> bool:
     """`kill -9` just after one of the next transactions was committed: nothing was acknowledged or sent yet."""
-    return _kill_at_commit(scene, "killed_after_commit", before=False)
+    return _kill_at_commit(scene, "killed_after_commit", "after")
 
 
-def _kill_at_commit(scene: Scene, name: str, *, before: bool) -> bool:
+@fault
+def power_lost(scene: Scene) -> bool:
+    """The machine ends within a transaction: any of its sectors are on the disk, and the mark may be older."""
+    return _kill_at_commit(scene, "power_lost", "within")
+
+
+def _kill_at_commit(scene: Scene, name: str, moment: Moment) -> bool:
     """Return False: it has not happened yet, and never does if the process ends before. It is counted when it does."""
 
     def kill() -> None:
@@ -238,7 +244,7 @@ def _kill_at_commit(scene: Scene, name: str, *, before: bool) -> bool:
 
     downtime, later = _seconds(scene), scene.world.draw.randint(0, 20)
     if scene.sidecar.running and scene.sidecar.at_commit is None:
-        scene.sidecar.at_commit = later, before, kill
+        scene.sidecar.at_commit = later, moment, kill
     return False
 
 
@@ -246,6 +252,16 @@ def _kill_at_commit(scene: Scene, name: str, *, before: bool) -> bool:
 def restarted(scene: Scene) -> bool:
     """The sidecar ends in order, and is started again."""
     return scene.restart(_seconds(scene))
+
+
+@fault
+def disk_full(scene: Scene) -> bool:
+    """The disk takes no transaction for a while."""
+    disk, happened = scene.sidecar.disk, not scene.sidecar.disk.full
+    if happened:
+        disk.full = True
+        scene.world.after(_seconds(scene), disk.empty)
+    return happened
 
 
 @fault

@@ -86,7 +86,7 @@ class Scene:
 
     def kill(self, downtime: float) -> bool:
         """Kill the sidecar, if it runs, and start it again later."""
-        if not self.sidecar.running:
+        if not self.sidecar.running or not self.sidecar.stored:
             return False
         self.downtime = downtime
         self.sidecar.kill()
@@ -94,7 +94,7 @@ class Scene:
 
     def restart(self, downtime: float) -> bool:
         """Have the sidecar end in order, if it runs, and start it again later."""
-        if not self.sidecar.stop():
+        if not self.sidecar.stored or not self.sidecar.stop():
             return False
         self.downtime = downtime
         return True
@@ -124,6 +124,8 @@ class Scene:
         service = self.sidecar.service
         if not self.sidecar.running or service is None or service.health.readiness():
             return "the sidecar is not ready"
+        if not self.sidecar.stored:
+            return "the store fails"
         waiting = {
             "steps at agents": sum(agent.unsent for agent in self.agents),
             "steps at the broker": self.broker.waiting_for(NAME),

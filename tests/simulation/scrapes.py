@@ -77,6 +77,9 @@ class Reader:
         self._world.note(f"readyz {status} {words.decode()}")
         if (status == 200) == bool(overview["problem"]):
             self._complain(f"/readyz says '{words.decode()}', and the page '{overview['problem']}'")
+        store = json.loads(get(app, "/api/status")[1])["store"]
+        if self._sidecar.disk.refused and store == "ok":
+            self._complain("the disk is full, and the page says that the store is ok")
         if status == 200:
             self._check_connected()
         for alert in self._newest.values():

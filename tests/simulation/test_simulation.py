@@ -199,6 +199,30 @@ def shows_what_is_next(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StatusView, "_judged", early)
 
 
+def marks_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """The number of a transaction is flushed before the transaction."""
+    commit = Store.commit
+
+    def early(self: Store, *batch: Any, **more: Any) -> None:  # noqa: ANN401 - passed on
+        if self._journal is not None:
+            self._mark.write(self._journal.number + 1)
+            self._mark.sync()
+        commit(self, *batch, **more)
+
+    patch.setattr(Store, "commit", early)
+
+
+def hides_the_full_disk(patch: pytest.MonkeyPatch) -> None:
+    """A store that fails does not say so."""
+    fail = Store._fail  # noqa: SLF001 - likewise
+
+    def silent(self: Store, error: Exception) -> None:
+        fail(self, error)
+        self.problem = ""
+
+    patch.setattr(Store, "_fail", silent)
+
+
 MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], list[str], str]] = [
     (forgets_at_reconnection, ["connection_lost"], " s: alerts to publish: "),
     (acknowledges_before_the_commit, ["killed_before_commit"], "the path was damaged (gap): "),
@@ -206,6 +230,8 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], list[str], str]] = [
     (does_not_replay, ["killed"], "missing: topic=cfmon/alerts/"),
     (gives_up_posts, ["receiver_away"], " has ["),
     (forgets_removals, [], "retained, and removed: cfmon/alerts/"),
+    (marks_before_the_commit, ["power_lost"], " s: the sidecar is not ready"),
+    (hides_the_full_disk, ["disk_full"], "the disk is full, and the page says"),
     (is_always_ready, ["connections_refused"], "/readyz says ok, and nothing passes"),
     (forgets_past_alarms, ["restarted"], ", and the page says nothing"),
     (shows_what_is_next, [], "the page has shown the verdict "),
