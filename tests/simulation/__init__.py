@@ -15,8 +15,11 @@ came of a seed is compared with the same steps in a pipeline that nothing distur
 | `sidecar.py` | the lives of the real sidecar: start, end, kill |
 | `scene.py`, `faults.py`, `swarm.py` | a fleet and its configuration drawn from a seed; what goes wrong; one run |
 | `invariants.py` | what must hold after each run |
+| `shrink.py` | a failing run made smaller |
 
-Not simulated yet: MQTT 5, TLS, the HTTP server, reload, shards, the client library's publisher, slow disks, the end of a
-process while its store fails, overload (evaluation takes no time here), agents whose steps have no time, and agents that
-fall silent.
+`honest/` compares what the broker and the disk do here with mosquitto and SQLite.
+
+Not simulated yet: MQTT 5, TLS, the HTTP server, reload, shards, the client library's publisher, slow disks, the end of
+a process while its store fails, overload (evaluation takes no time here), agents whose steps have no time, and agents
+that fall silent.
 """

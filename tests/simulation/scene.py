@@ -30,10 +30,11 @@ GUARDS: Final = 3
 class Scene:
     """Everything of one run. `heard`: what the broker took on `cfmon/#`, with the time; `log`: each agent's steps.
 
-    `downtime`: seconds until the sidecar is started again after its end; None: never.
+    `agents`: their number, drawn if None. `downtime`: seconds until the sidecar is started again after its end;
+    None: never.
     """
 
-    def __init__(self, seed: int, folder: Path, *, keep: bool = False) -> None:
+    def __init__(self, seed: int, folder: Path, *, agents: int | None = None, keep: bool = False) -> None:
         self.world = World(seed, keep=keep)
         draw = self.world.draw
         self.network = Network(self.world)
@@ -41,6 +42,7 @@ class Scene:
             self.world,
             self.network,
             inflight=draw.choice((0, 1, 20, 20, 100)),
+            exceeds=draw.random() < 0.5,
             save_every=draw.choice((0.0, 0.5, 2.0)),
         )
         self.heard: list[tuple[float, Message]] = []
@@ -54,7 +56,7 @@ class Scene:
         self.sidecar = Sidecar(self.world, self.network, self.receivers, folder / "life-1")
         self.reader = Reader(self.sidecar, float(self.config["mqtt"]["keepalive"][:-1]), self.newest)
         self.guards: list[Guard] = []
-        self.agents = [self._agent(n) for n in range(draw.choice((1, 2, 4, 8, 16)))]
+        self.agents = [self._agent(n) for n in range(draw.choice((1, 2, 4, 8, 16)) if agents is None else agents)]
         self.downtime: float | None = None
 
     def _agent(self, n: int) -> Agent:
