@@ -75,8 +75,10 @@ class Reader:
         overview = json.loads(get(app, "/api/overview")[1])
         alarms = {alarm["id"]: alarm for alarm in json.loads(get(app, "/api/alarms", b"limit=1000")[1])}
         self._world.note(f"readyz {status} {words.decode()}")
-        if (status == 200) == bool(overview["problem"]):
-            self._complain(f"/readyz says '{words.decode()}', and the page '{overview['problem']}'")
+        alive, problem = get(app, "/healthz")
+        said = words if alive == 200 else problem
+        if overview["problem"] != ("" if said == b"ok" else said.decode()):
+            self._complain(f"the probes say '{said.decode()}', and the page '{overview['problem']}'")
         store = json.loads(get(app, "/api/status")[1])["store"]
         if self._sidecar.disk.refused and store == "ok":
             self._complain("the disk is full, and the page says that the store is ok")
