@@ -241,7 +241,7 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], str]
     (is_always_ready, ("connections_refused",), "/readyz says ok, and nothing passes"),
     (forgets_past_alarms, ("restarted",), ", and the page says nothing"),
     (shows_what_is_next, (), "the page has shown the verdict "),
-    (takes_the_retained_for_life, ("guard_loses_connection",), " misses what is due: silent"),
+    (takes_the_retained_for_life, ("guard_loses_connection", "suspended"), " misses what is due: silent"),
     (counts_every_episode, ("suspended",), " acts on what is stale: alarm"),
     (listens_once, ("guard_loses_connection",), " s: guards that do not hear the monitor: "),
     (hands_back_never, (), " although all is over"),
