@@ -135,15 +135,24 @@ def _in_turn(agents: Sequence[Iterator[dict[str, Any]]]) -> Steps:
             yield f"a{n}", next(steps)
 
 
-def walk(draw: random.Random, slip: float, *, sends_end: bool) -> Iterator[dict[str, Any]]:
+Act = Callable[[int, int, int], dict[str, Any]]
+"""Returns the action in a step, and what else is said of it, from (episode, seq, cell)."""
+
+
+def nominal(_episode: int, _seq: int, cell: int) -> dict[str, Any]:
+    """Return the action of the nominal policy."""
+    return {"action": NOMINAL[cell]}
+
+
+def walk(draw: random.Random, slip: float, *, sends_end: bool, act: Act = nominal) -> Iterator[dict[str, Any]]:
     """Yield the steps of one agent on the grid, episode after episode, endlessly."""
     episode = 0
     while True:
         cell, length = draw.choice((0, 1, 2, 4, 8)), draw.randint(SHORTEST, LONGEST)
         for seq in range(length):
-            step = {"v": 1, "episode": episode, "seq": seq, "state": cell, "action": NOMINAL[cell]}
+            step = {"v": 1, "episode": episode, "seq": seq, "state": cell, **act(episode, seq, cell)}
             yield {**step, "terminated": True} if sends_end and seq == length - 1 else step
-            targets, weights = zip(*outcomes(cell, NOMINAL[cell], slip), strict=True)
+            targets, weights = zip(*outcomes(cell, step["action"], slip), strict=True)
             [cell] = draw.choices(targets, weights)
         episode += 1
 

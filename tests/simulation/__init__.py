@@ -9,11 +9,17 @@ came of a seed is compared with the same steps in a pipeline that nothing distur
 | `world.py`, `loop.py` | virtual time: the events of the world, and an event loop of asyncio that never waits |
 | `network.py`, `packets.py`, `broker.py` | byte streams; MQTT 3.1.1, with a codec of its own; a broker |
 | `agents.py`, `receivers.py` | who publishes steps, and who receives webhooks |
+| `guest.py`, `guards.py` | the real client library in a thread that takes turns with the world; agents with a guard |
+| `scrapes.py` | a reader of `/readyz` and the page, at random moments |
+| `disk.py` | power failures and full disks |
 | `sidecar.py` | the lives of the real sidecar: start, end, kill |
 | `scene.py`, `faults.py`, `swarm.py` | a fleet and its configuration drawn from a seed; what goes wrong; one run |
 | `invariants.py` | what must hold after each run |
+| `shrink.py` | a failing run made smaller |
 
-Not simulated yet: MQTT 5, TLS, HTTP and its scrapes, reload, shards, the page, the client library, full or slow disks,
-transactions that SQLite loses or tears in a power failure, overload (evaluation takes no time here), agents whose steps
-have no time, and agents that fall silent.
+`honest/` compares what the broker and the disk do here with mosquitto and SQLite.
+
+Not simulated yet: MQTT 5, TLS, the HTTP server, reload, shards, the client library's publisher, slow disks, the end of
+a process while its store fails, overload (evaluation takes no time here), agents whose steps have no time, and agents
+that fall silent.
 """

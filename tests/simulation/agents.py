@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from tests.faults.world import walk
+from tests.faults.world import Act, nominal, walk
 from tests.simulation import packets
 from tests.simulation.broker import PORT, Broker
 from tests.simulation.network import End, Network
@@ -41,6 +41,7 @@ class Draft:
     log: Callable[[str, bytes], None]
     slip: float
     sends_end: bool
+    act: Act = nominal
 
 
 class Agent:
@@ -49,7 +50,7 @@ class Agent:
     def __init__(self, world: World, draft: Draft) -> None:
         self.name = name = draft.name
         self.world = world
-        self._steps = walk(random.Random(draft.seed), draft.slip, sends_end=draft.sends_end)
+        self._steps = walk(random.Random(draft.seed), draft.slip, sends_end=draft.sends_end, act=draft.act)
         self._log = draft.log
         self._topic = f"agents/{name}/steps"
         self._waiting: deque[bytes] = deque()

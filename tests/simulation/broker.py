@@ -71,24 +71,33 @@ class Client:
 class Broker:
     """Listens on `PORT` of a network while `up`.
 
-    `inflight`: messages that a client has not acknowledged, at most; 0: any number. `queue`: those that wait for one
+    `inflight`: messages that a client has not acknowledged, at most; 0: any number. `exceeds`: an acknowledgement lets
+    all that waits go, beyond `inflight`, as in mosquitto 2.0.11 (its issue 2301). `queue`: those that wait for one
     client, at most; others are `dropped`. `save_every`: seconds between two saves; 0: each change is saved.
     """
 
     def __init__(
-        self, world: World, network: Network, *, inflight: int = 20, queue: int = 100_000, save_every: float = 0.0
+        self,
+        world: World,
+        network: Network,
+        *,
+        inflight: int = 20,
+        exceeds: bool = False,
+        queue: int = 100_000,
+        save_every: float = 0.0,
     ) -> None:
         self.world = world
         self.up = False
         self.stopped_at = 0.0
-        self.lossy = False
-        """It lost what it had not saved: retained messages, too."""
+        self.losses = 0
+        """How often it lost what it had not saved: retained messages, too."""
         self.dropped = 0
         self.delivered: list[Callable[[Message], None]] = []
         """Called with each message that the broker takes, as a subscriber beside it would be."""
         self.on_up: list[Call] = []
         self._network = network
-        self._inflight = inflight
+        self._inflight = inflight or 65_535
+        self._exceeds = exceeds
         self._queue = queue
         self._save_every = save_every
         self._state = State()
@@ -108,6 +117,13 @@ class Broker:
         """Return how many messages a client has not acknowledged."""
         session = self._state.sessions.get(client_id)
         return 0 if session is None else len(session.waiting) + len(session.flying)
+
+    def listener(self, client_id: str) -> End | None:
+        """Return the connection of a client that has subscribed, if what is sent there arrives."""
+        client = self._clients.get(client_id)
+        if client is None or client.session is None or not client.session.subscriptions:
+            return None
+        return None if client.end.closed or client.end.mute_since is not None else client.end
 
     def start(self) -> None:
         self.up = True
@@ -132,7 +148,7 @@ class Broker:
             self._saved = self._state.copy()
         elif self._save_every:
             self._state = self._saved.copy()
-            self.lossy = True
+            self.losses += 1
         for name in [name for name, session in self._state.sessions.items() if session.clean]:
             del self._state.sessions[name]
 
@@ -172,9 +188,9 @@ class Broker:
             if client is not None:
                 self._pump(client, session)
 
-    def _pump(self, client: Client, session: Session) -> None:
+    def _pump(self, client: Client, session: Session, *, acknowledged: bool = False) -> None:
         """Send what waits, as far as the client takes it."""
-        most = self._inflight or 65_535
+        most = 65_535 if acknowledged and self._exceeds else self._inflight
         while session.waiting and not client.end.full and len(session.flying) < most:
             message, number = session.waiting.popleft(), session.next_number()
             session.flying[number] = message
@@ -211,7 +227,7 @@ class Broker:
             case packets.PUBACK:
                 if session.flying.pop(packets.number_of(body), None) is not None:
                     self.world.note(f"acknowledged {session.client_id} {packets.number_of(body)}")
-                self._pump(client, session)
+                self._pump(client, session, acknowledged=True)
             case packets.SUBSCRIBE:
                 granted = list(packets.filters(body, with_qos=True))
                 session.subscriptions.update(granted)
@@ -242,6 +258,8 @@ class Broker:
             return
         if (other := self._clients.get(hello.client_id)) is not None:  # the session is taken over
             other.end.close()
+            assert other.hello is not None
+            other.left_in_order = not (other.hello.clean or hello.clean)  # a session that goes on sends no will
             self._gone(other)
         kept = self._state.sessions.get(hello.client_id)
         present = kept is not None and not hello.clean

@@ -15,7 +15,7 @@ from tests.simulation.agents import ConnectedAgent
 from tests.simulation.broker import PORT
 from tests.simulation.network import End
 from tests.simulation.scene import Scene
-from tests.simulation.sidecar import NAME
+from tests.simulation.sidecar import NAME, Moment
 
 LONGEST: Final = 12.0
 """Seconds that a fault lasts, at most."""
@@ -45,15 +45,17 @@ def _seconds(scene: Scene, least: float = 0.05, most: float = LONGEST) -> float:
     return float(least * (most / least) ** scene.world.draw.random())
 
 
-def connection_fault(*, of_sidecar: bool) -> Callable[[Callable[[Scene, End], None]], Fault]:
-    """Register a kind of fault of one connection to the broker, of which it gets the client's end."""
+def connection_fault(of: str) -> Callable[[Callable[[Scene, End], None]], Fault]:
+    """Register a kind of fault of one connection to the broker, of which it gets the client's end.
+
+    `of`: with what the client's name begins: `sidecar`, `a` (an agent) or `guard`.
+    """
 
     def register(harm: Callable[[Scene, End], None]) -> Fault:
         @fault
         @wraps(harm)
         def harm_one(scene: Scene) -> bool:
-            ends = [end for end in scene.network.ends if not end.name.startswith("to ")]
-            ends = [end for end in ends if (end.name == NAME) == of_sidecar]
+            ends = [end for end in scene.network.ends if end.name.startswith(of)]
             if ends:
                 harm(scene, scene.world.draw.choice(ends))
             return bool(ends)
@@ -76,19 +78,19 @@ def _keep_away(scene: Scene, names: list[str]) -> bool:
 # ---- between sidecar and broker ----
 
 
-@connection_fault(of_sidecar=True)
+@connection_fault(NAME)
 def connection_lost(_scene: Scene, end: End) -> None:
     """The sidecar's connection is reset; what was on its way is lost."""
     end.cut()
 
 
-@connection_fault(of_sidecar=True)
+@connection_fault(NAME)
 def connection_half_open(_scene: Scene, end: End) -> None:
     """Nothing passes on the sidecar's connection any more, and nobody is told."""
     end.mute()
 
 
-@connection_fault(of_sidecar=True)
+@connection_fault(NAME)
 def broker_does_not_read(scene: Scene, end: End) -> None:
     """The broker reads nothing from the sidecar for a while; what it sends goes on."""
     end.peer.pause()
@@ -155,13 +157,13 @@ def _restart(scene: Scene, *, crash: bool) -> bool:
 # ---- agents ----
 
 
-@connection_fault(of_sidecar=False)
+@connection_fault("a")
 def agent_loses_connection(_scene: Scene, end: End) -> None:
     """An agent's connection is reset; it sends again what was not acknowledged."""
     end.cut()
 
 
-@connection_fault(of_sidecar=False)
+@connection_fault("a")
 def agent_half_open(_scene: Scene, end: End) -> None:
     """Nothing passes between an agent and the broker any more; its steps wait meanwhile."""
     end.mute()
@@ -179,6 +181,34 @@ def agents_hold_back(scene: Scene) -> bool:
     return _keep_away(scene, [agent.name for agent in scene.agents if isinstance(agent, ConnectedAgent)])
 
 
+# ---- guards ----
+
+
+@connection_fault("guard")
+def guard_loses_connection(_scene: Scene, end: End) -> None:
+    """A guard's connection is reset; what the broker sends meanwhile never comes."""
+    end.cut()
+
+
+@connection_fault("guard")
+def guard_half_open(_scene: Scene, end: End) -> None:
+    """Nothing passes between a guard and the broker any more, and nobody is told."""
+    end.mute()
+
+
+@connection_fault("guard")
+def guard_does_not_read(scene: Scene, end: End) -> None:
+    """What the broker sends to a guard comes late, all at once."""
+    end.pause()
+    scene.world.after(_seconds(scene), end.resume)
+
+
+@fault
+def guards_cut_off(scene: Scene) -> bool:
+    """The guards lose their connections and get no others for a while."""
+    return _keep_away(scene, [guard.name for guard in scene.guards])
+
+
 # ---- the process ----
 
 
@@ -191,16 +221,22 @@ def killed(scene: Scene) -> bool:
 @fault
 def killed_before_commit(scene: Scene) -> bool:
     """`kill -9` just before one of the next transactions is committed."""
-    return _kill_at_commit(scene, "killed_before_commit", before=True)
+    return _kill_at_commit(scene, "killed_before_commit", "before")
 
 
 @fault
 def killed_after_commit(scene: Scene) -> bool:
     """`kill -9` just after one of the next transactions was committed: nothing was acknowledged or sent yet."""
-    return _kill_at_commit(scene, "killed_after_commit", before=False)
+    return _kill_at_commit(scene, "killed_after_commit", "after")
 
 
-def _kill_at_commit(scene: Scene, name: str, *, before: bool) -> bool:
+@fault
+def power_lost(scene: Scene) -> bool:
+    """The machine ends within a transaction: any of its sectors are on the disk, and the mark may be older."""
+    return _kill_at_commit(scene, "power_lost", "within")
+
+
+def _kill_at_commit(scene: Scene, name: str, moment: Moment) -> bool:
     """Return False: it has not happened yet, and never does if the process ends before. It is counted when it does."""
 
     def kill() -> None:
@@ -208,7 +244,7 @@ def _kill_at_commit(scene: Scene, name: str, *, before: bool) -> bool:
 
     downtime, later = _seconds(scene), scene.world.draw.randint(0, 20)
     if scene.sidecar.running and scene.sidecar.at_commit is None:
-        scene.sidecar.at_commit = later, before, kill
+        scene.sidecar.at_commit = later, moment, kill
     return False
 
 
@@ -216,6 +252,16 @@ def _kill_at_commit(scene: Scene, name: str, *, before: bool) -> bool:
 def restarted(scene: Scene) -> bool:
     """The sidecar ends in order, and is started again."""
     return scene.restart(_seconds(scene))
+
+
+@fault
+def disk_full(scene: Scene) -> bool:
+    """The disk takes no transaction for a while."""
+    disk, happened = scene.sidecar.disk, not scene.sidecar.disk.full
+    if happened:
+        disk.full = True
+        scene.world.after(_seconds(scene), disk.empty)
+    return happened
 
 
 @fault

@@ -63,6 +63,7 @@ def check(scene: Scene) -> list[str]:
         *_evidence(scene),
         *_posts(scene, heard),
         *_status(scene, "online"),
+        *_shown(scene, expected, judged),
     ]
 
 
@@ -99,6 +100,16 @@ def _verdicts(wanted: Mapping[Key, Judged], found: Mapping[Key, Judged]) -> list
     return problems + wrong[:MOST]
 
 
+def _shown(scene: Scene, expected: Expected, judged: Mapping[Key, Judged]) -> list[str]:
+    """The page has shown no verdict and no alarm that is not in the reference."""
+    verdicts = {(agent, formula, seq, own(each.verdict)[0]) for (agent, formula, _, seq), each in judged.items()}
+    alarms = {(alert["id"], alert["state"]) for alert in expected.alerts}
+    return [
+        *[f"the page has shown the verdict {each}, which was none" for each in scene.reader.verdicts - verdicts][:MOST],
+        *[f"the page has shown the alarm {each}, which was none" for each in scene.reader.alarms - alarms][:MOST],
+    ]
+
+
 def _retained(expected: Expected, scene: Scene) -> list[str]:
     """The broker retains the last alert of each topic, unless it lost it itself in a crash."""
     last = {alert["topic"]: alert for alert in expected.alerts}
@@ -106,7 +117,9 @@ def _retained(expected: Expected, scene: Scene) -> list[str]:
     for topic, alert in last.items():
         message = scene.broker.retained.get(topic)
         found = None if message is None else json.loads(message.payload)
-        if (found is None or (found["id"], found["state"]) != (alert["id"], alert["state"])) and not scene.broker.lossy:
+        if (
+            found is None or (found["id"], found["state"]) != (alert["id"], alert["state"])
+        ) and not scene.broker.losses:
             problems.append(f"retained on {topic}: {found and found['state']}, not {alert['state']} of {alert['id']}")
     problems += [
         f"retained, and never said: {topic}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 from monitor.sidecar import clock, tasks
@@ -25,9 +25,11 @@ from monitor.sidecar.events import Event
 from monitor.sidecar.mqtt import dial
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.service import Service
+from monitor.sidecar.store.high_water import HighWaterMark
 from monitor.sidecar.store.journal import Batch, Journal
 from monitor.sidecar.webhooks import sender
 from monitor.types import Judged
+from tests.simulation.disk import Disk, files_of, lose_power
 from tests.simulation.loop import Killed, VirtualLoop
 from tests.simulation.network import Network, Socket
 from tests.simulation.receivers import Receivers
@@ -35,6 +37,9 @@ from tests.simulation.world import World
 
 NAME = "sidecar"
 """Its name in the network, and as a client of the broker."""
+
+Moment = Literal["before", "within", "after"]
+"""Of a transaction. `within`: the power fails, and what is written of it is torn."""
 
 ENDS_WITHIN = 5.0
 """Seconds in which a sidecar ends: the promise of `monitor.sidecar.service.GOODBYE`."""
@@ -54,8 +59,9 @@ class Sidecar:
         self.lives = self.kills = 0
         self.service: Service | None = None
         self.judged: dict[tuple[str, str, Any, int], Judged] = {}
-        self.at_commit: tuple[int, bool, Callable[[], object]] | None = None
-        """After how many commits it is killed in the next, whether before that one or after it, and what kills it."""
+        self.disk = Disk()
+        self.at_commit: tuple[int, Moment, Callable[[], object]] | None = None
+        """After how many commits it is killed in the next, when, and what kills it."""
         self._loop: VirtualLoop | None = None
         self._stop = asyncio.Event()
         self._stopped_at: float | None = None
@@ -63,6 +69,20 @@ class Sidecar:
     @property
     def running(self) -> bool:
         return self._loop is not None and self._loop.alive
+
+    @property
+    def stored(self) -> bool:
+        """Whether its state is in the store. While the store fails, the end of the process loses it, as promised."""
+        return self.service is None or self.service.store is None or not self.service.store.problem
+
+    @property
+    def _database(self) -> Path:
+        return self.folder / "var" / "cfmon.sqlite"
+
+    @property
+    def awake_since(self) -> float:
+        """Time at which its last sleep ends or ended; 0.0 if it has not slept in this life."""
+        return 0.0 if self._loop is None else self._loop.asleep_until
 
     def run(self) -> None:
         """Live until stopped or killed."""
@@ -120,16 +140,20 @@ class Sidecar:
         self.world.disturb()
 
     def commit(self, journal: Journal, batch: Batch, real: Callable[[Journal, Batch], None]) -> None:
-        """Commit, unless this is when it is killed."""
+        """Commit, unless the disk is full or this is when it is killed."""
+        self.disk.take()
         if not self.running or self.at_commit is None:
             real(journal, batch)
             return
-        left, before, kill = self.at_commit
-        self.at_commit = (left - 1, before, kill)
-        if left > 0 or not before:
+        left, moment, kill = self.at_commit
+        self.at_commit = (left - 1, moment, kill)
+        files = files_of(self._database)
+        if left > 0 or moment != "before":
             real(journal, batch)
         if left == 0:
             kill()
+            if moment == "within":
+                lose_power(self._database, files, self.disk.flushed, self.world.draw)
             raise Killed
 
     @contextmanager
@@ -140,7 +164,8 @@ class Sidecar:
         random.seed(world.seed)
         log = _Log(self)
         logger = logging.getLogger("monitor")
-        commit, step = Journal.commit, Pipeline.step
+        commit, checkpoint, step = Journal.commit, Journal.checkpoint, Pipeline.step
+        sync = HighWaterMark.sync
         as_before = logger.level, logger.propagate
 
         def heard(pipeline: Pipeline, event: Event) -> Effects:
@@ -150,6 +175,14 @@ class Sidecar:
                     self.judged[notice.agent, notice.formula, notice.episode, notice.seq] = notice
             return effects
 
+        def replaced(journal: Journal, *everything: Any, **more: Any) -> None:  # noqa: ANN401 - passed on
+            self.disk.take()
+            checkpoint(journal, *everything, **more)
+
+        def flushed(mark: HighWaterMark) -> None:
+            sync(mark)
+            self.disk.flush(mark)
+
         with ExitStack() as stack:
             for target, name, new in (
                 (clock, "time", SimpleNamespace(time=self._wall, monotonic=self._ticks, thread_time=self._work)),
@@ -157,6 +190,8 @@ class Sidecar:
                 (dial, "socket", SimpleNamespace(create_connection=self._dial, IPPROTO_TCP=socket.IPPROTO_TCP)),
                 (sender, "post", self.receivers.post),
                 (Journal, "commit", lambda journal, batch: self.commit(journal, batch, commit)),
+                (Journal, "checkpoint", replaced),
+                (HighWaterMark, "sync", flushed),
                 (Pipeline, "step", heard),
             ):
                 stack.enter_context(mock.patch.object(target, name, new))

@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.simulation.agents import Agent
 from tests.simulation.faults import FAULTS
+from tests.simulation.guest import client_doors
 from tests.simulation.invariants import check, check_end, check_removed
 from tests.simulation.scene import RATE, Scene
 
@@ -31,45 +32,74 @@ QUIET: Final = 8.0
 """Seconds that must pass after that: timers for missing steps expire."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What is run. `seconds`: for how long agents step; `agents`: their number; `kinds`: of faults.
+
+    What is None is drawn from the seed.
+    """
+
+    seed: int
+    seconds: float | None = None
+    agents: int | None = None
+    kinds: tuple[str, ...] | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that runs it again."""
+        options = f"--seed {self.seed}"
+        options += "" if self.seconds is None else f" --seconds {self.seconds:g}"
+        options += "" if self.agents is None else f" --agents {self.agents}"
+        options += "" if self.kinds is None else f" --faults '{','.join(self.kinds)}'"
+        return f"python -m tests.simulation {options}"
+
+
 @dataclass
 class Result:
-    """What came of a seed. `options`: of the command that runs it again; `steps`, `hours`: of all agents together.
+    """What came of a plan, which lasted `seconds`. `steps`, `hours`: of all agents together.
+
+    `takeovers`: by guards, for each cause.
 
     `problems`: all that does not hold; its last are `errors`, exceptions.
     """
 
-    seed: int
-    options: str
+    plan: Plan
+    agents: int
+    seconds: float
     digest: str
     steps: int
     hours: float
     faults: Counter[str]
+    takeovers: Counter[str]
     problems: list[str]
     errors: list[str]
     lines: list[str] = field(default_factory=list)
 
 
-def run(seed: int, *, seconds: float | None = None, kinds: list[str] | None = None, keep: bool = False) -> Result:
-    """Run a seed. `seconds`: for how long agents step, drawn if None; `kinds`: of faults; `keep`: the trace."""
+def run(plan: Plan, *, keep: bool = False) -> Result:
+    """Run a plan. `keep`: the trace."""
     with tempfile.TemporaryDirectory(prefix="cfmon-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        scene = Scene(seed, Path(folder), keep=keep)
-        play = _Play(scene, seconds, kinds)
-        with scene.sidecar.doors():
+        scene = Scene(plan.seed, Path(folder), agents=plan.agents, keep=keep)
+        play = _Play(scene, plan)
+        with scene.sidecar.doors(), client_doors(scene.world):
             try:
                 play.run()
             except Exception:  # noqa: BLE001 - of the sidecar or of the world: it belongs to the seed
                 scene.world.errors.append(traceback.format_exc())
+            finally:
+                for guard in scene.guards:
+                    guard.close()
         world = scene.world
         steps = len(scene.log)
-        options = "" if seconds is None else f" --seconds {seconds:g}"
-        options += "" if kinds is None else f" --faults {','.join(kinds)}"
         return Result(
-            seed,
-            options,
+            plan,
+            len(scene.agents),
+            play.until - BEGIN,
             world.digest,
             steps,
             steps / RATE / 3600,
             world.faults,
+            sum((guard.takeovers for guard in scene.guards), Counter[str]()),
             world.problems + world.errors,
             world.errors,
             world.lines or [],
@@ -79,11 +109,11 @@ def run(seed: int, *, seconds: float | None = None, kinds: list[str] | None = No
 class _Play:
     """The course of one run: faults while agents step, then quiet, then the invariants, then the end."""
 
-    def __init__(self, scene: Scene, seconds: float | None, kinds: list[str] | None) -> None:
+    def __init__(self, scene: Scene, plan: Plan) -> None:
         self._scene = scene
         draw = scene.world.draw
-        self._until = BEGIN + (draw.uniform(10.0, 60.0) if seconds is None else seconds)
-        names = sorted(FAULTS) if kinds is None else kinds
+        self.until = BEGIN + (draw.uniform(10.0, 60.0) if plan.seconds is None else plan.seconds)
+        names = sorted(FAULTS) if plan.kinds is None else plan.kinds
         self._kinds = draw.sample(names, draw.randint(min(1, len(names)), len(names)))
         self._pause = draw.choice((1.0, 3.0, 10.0))
         self._over = False
@@ -98,7 +128,7 @@ class _Play:
                 world.at(FIRST_STEP + world.draw.random() / RATE, partial(self._step_one, agent))
         if self._kinds:
             world.at(BEGIN, self._harm)
-        world.at(self._until, lambda: self._wait(world.now + PATIENCE, 0.0))
+        world.at(self.until, lambda: self._wait(world.now + PATIENCE, 0.0))
         while not self._over:
             scene.sidecar.run()
             if not self._over:
@@ -108,20 +138,20 @@ class _Play:
     def _step_all(self) -> None:
         """All agents in the same moment, as those of one simulator do."""
         world = self._scene.world
-        if world.now < self._until:
+        if world.now < self.until:
             for agent in self._scene.agents:
                 agent.step()
             world.after(1 / RATE, self._step_all)
 
     def _step_one(self, agent: Agent) -> None:
         world = self._scene.world
-        if world.now < self._until:
+        if world.now < self.until:
             agent.step()
             world.after(world.draw.uniform(0.5, 1.5) / RATE, partial(self._step_one, agent))
 
     def _harm(self) -> None:
         world = self._scene.world
-        if world.now < self._until:
+        if world.now < self.until:
             FAULTS[world.draw.choice(self._kinds)](self._scene)
             world.after(world.draw.expovariate(1 / self._pause), self._harm)
 
@@ -140,6 +170,7 @@ class _Play:
         elif self._removed:
             world.problems += check_removed(scene, self._removed)
         else:
+            scene.reader.over = True
             world.problems += check(scene)
             if len(scene.config["formulas"]) > 1:
                 self._removed = scene.remove_formula()

@@ -1,0 +1,1 @@
+"""The simulated broker and disk, compared with mosquitto and SQLite."""
