@@ -155,6 +155,7 @@ def learned_world(
         with_recorded_actions,
         with_recorded_inputs,
     )
+    from monitor.authoring.dynamics.odd_readings import odd_readings  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
@@ -167,16 +168,18 @@ def learned_world(
         assert steps.visits is not None
         with progress(f"looking for a rule for {part.text!r}"):
             rules[part.text] = rule_of(part, found[0].names, steps.visits, number, seed)
-    draft = _draft(stem, roles, steps, {each.condition.name: each.with_rules(rules) for each in found})
-    paths = np.unique(steps.path)
-    parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
+    odd = odd_readings(steps)
+    usual = steps[~odd.steps]
+    draft = _draft(stem, roles, usual, {each.condition.name: each.with_rules(rules) for each in found})
+    paths = np.unique(usual.path)
+    parts = split(usual, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
     with progress("fitting worlds with numbers"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
         best = with_recorded_actions(with_recorded_inputs(best, draft, parts), draft, parts)
     with progress("checking the world"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
     notes = notes_on_reading(left_out, steps.gaps, steps.step, steps.joined, roles.order)
-    notes += [rule.said for rule in rules.values()]
+    notes += [*odd.in_words((*roles.state, *roles.inputs)), *(rule.said for rule in rules.values())]
     return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out, notes)
 
 

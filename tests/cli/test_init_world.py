@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -178,14 +179,19 @@ def test_a_flag_of_what_happened_may_be_the_unsafe_event(cfmon: Run, tmp_path: P
         x = rng.uniform(-1, 1)
         for step in range(25):
             off, push = int(x > limit), rng.choice(["left", "right"])
-            rows.append(f"{episode},{step},{x:.3f},{'' if off else push},{off}")
+            at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=episode, seconds=20 * step)
+            rows.append(f"{episode},{at.isoformat()},{x:.3f},{'' if off else push},{off}")
             if off:
                 break
             x += (0.5 if push == "right" else -0.3) + rng.normal(0, 0.3)
-    (tmp_path / "steps.csv").write_text("\n".join(["episode,step,x,action,out", *rows]))
+    (tmp_path / "steps.csv").write_text("\n".join(["episode,at,x,action,out", *rows]))
     asked = ("init", "t", "--recordings", "steps.csv", "--unsafe", "off: out == 1", "--dynamics", "--steps", "90")
     code, out, err = cfmon(*asked, "--fits", "0", "--accept-model")
     assert (code, faults(err)) == (0, "")
+    ended = sum(row.endswith(",1") for row in rows)
+    assert f"'off' holds after {ended} of them" in out
+    assert "Expect " in out
+    assert " alarms a day, " in out
     assert "label 'off': 'out == 1' is not on features; the world uses the rule 'x > " in out
     world = monitor.load_world("t/world.yaml")
     near = np.array([[-3.1], [-2.9], [2.9], [3.1]])

@@ -72,6 +72,19 @@ class RecordedSteps:
         return dict(zip(paths.tolist(), np.split(order, begins[1:]), strict=True))
 
     @property
+    def linked(self) -> Ints:
+        """The number of the run of each step, [n]. In a run, each step begins in the state in which the last one ended.
+
+        Runs are parts of paths. A path has several if steps were taken out of it.
+        """
+        order = np.argsort(self.path, kind="stable")
+        path, ends, begins = self.path[order], self.x_next[order], self.x[order]
+        apart = (np.diff(path) != 0) | (ends[:-1] != begins[1:]).any(axis=1)
+        found = np.empty(len(self), np.int64)
+        found[order] = np.concatenate([np.zeros(min(len(self), 1), np.int64), np.cumsum(apart)])
+        return found
+
+    @property
     def given(self) -> Floats:
         """The values that the next state depends on, [n, f + A + i]: the state, the one-hot action, the inputs."""
         return np.concatenate([self.x, np.eye(len(self.actions))[self.a], self.w], axis=1)

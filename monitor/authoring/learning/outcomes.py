@@ -55,7 +55,8 @@ class Outcomes:
         """Return which forecasts after each transition are judged, [n, L], and which of these came true, [n, L].
 
         A forecast is judged if the label does not hold yet, and the recording continues for `horizon` steps or until
-        the end of the episode. The forecast is not judged if a value that the label needs is missing, now or before the
+        the end of the episode. A path whose last state is the first with the label ends by it, whether an end is marked
+        or not. The forecast is not judged if a value that the label needs is missing, now or before the
         label holds. Paths come one after another, as in `Holdout.held`. At an end whose state was not recorded, an
         unsafe label holds, as in tables; with `assumed` False this label is missing at such an end.
         """
@@ -65,9 +66,9 @@ class Outcomes:
         last = np.searchsorted(path, path, side="right") - 1
         following, blind = _following(arrived), _following(unmeasured)
         until = np.minimum(number + horizon, last)[:, None]
-        whole = ended[last] | (number + horizon <= last)
+        whole = (ended[last] | (number + horizon <= last))[:, None] | (following == last[:, None])
         known = ~unmeasured & (blind > np.minimum(following, until))
-        return ~arrived & known & (whole & ~ended)[:, None], following <= until
+        return ~arrived & known & whole & ~ended[:, None], following <= until
 
     def ends(self, horizon: int) -> Bools:
         """Return whether the episode ends within `horizon` steps after each transition, [n]."""
