@@ -220,7 +220,8 @@ class WorldProposal:
 
         steps = self.learned.steps
         holds = self.learned.best.world.holds(label, steps.x_next)
-        return Outcomes.of_label(holds, np.zeros(len(steps), np.bool_), steps.path, steps.episode)
+        ended, unmarked = np.zeros(len(steps), np.bool_), self.roles.truncated is None
+        return Outcomes.of_label(holds, ended, steps.path, steps.episode, unmarked=unmarked)
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
         """Return the world as a candidate in a comparison of forecasts, on the paths that are held out."""

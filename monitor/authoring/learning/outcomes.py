@@ -16,20 +16,25 @@ from monitor.authoring.learning.state_codes import is_end, unknown_at
 class Outcomes:
     """Labels after each held-out transition, independent of the states. `seed`, `fraction`, `begin`: as in `Holdout`.
 
-    `unsafe` [L]: labels that count as holding where they are unknown, as in the models.
+    `unsafe` [L]: labels that count as holding where they are unknown, as in the models. `unmarked`: whether no column
+    tells cut episodes from others. Then a path whose last state is the first with a label is taken to end by it.
     """
 
     seed: int
     unsafe: Bools
     fraction: float = 0.2
     begin: float = 0.0
+    unmarked: bool = False
     _parts: list[tuple[Bools, Bools, Bools, Bools, Ints, Ints]] = field(default_factory=list)
     _kept: int = 0
 
     @classmethod
-    def of_label(cls, holds: Bools, ended: Bools, path: Ints, episode: Ints) -> Outcomes:
+    def of_label(cls, holds: Bools, ended: Bools, path: Ints, episode: Ints, *, unmarked: bool = False) -> Outcomes:
         """Return the outcomes of all transitions [n], for one label that is known after each of them."""
-        found, never = cls(0, np.ones(1, np.bool_), fraction=1.0), np.zeros((len(holds), 1), np.bool_)
+        found, never = (
+            cls(0, np.ones(1, np.bool_), fraction=1.0, unmarked=unmarked),
+            np.zeros((len(holds), 1), np.bool_),
+        )
         found._take((holds[:, np.newaxis], never, never), ended, (path, episode))
         return found
 
@@ -55,8 +60,7 @@ class Outcomes:
         """Return which forecasts after each transition are judged, [n, L], and which of these came true, [n, L].
 
         A forecast is judged if the label does not hold yet, and the recording continues for `horizon` steps or until
-        the end of the episode. A path whose last state is the first with the label ends by it, whether an end is marked
-        or not. The forecast is not judged if a value that the label needs is missing, now or before the
+        the end of the episode. The forecast is not judged if a value that the label needs is missing, now or before the
         label holds. Paths come one after another, as in `Holdout.held`. At an end whose state was not recorded, an
         unsafe label holds, as in tables; with `assumed` False this label is missing at such an end.
         """
@@ -66,7 +70,7 @@ class Outcomes:
         last = np.searchsorted(path, path, side="right") - 1
         following, blind = _following(arrived), _following(unmeasured)
         until = np.minimum(number + horizon, last)[:, None]
-        whole = (ended[last] | (number + horizon <= last))[:, None] | (following == last[:, None])
+        whole = (ended[last] | (number + horizon <= last))[:, None] | (self.unmarked & (following == last[:, None]))
         known = ~unmeasured & (blind > np.minimum(following, until))
         return ~arrived & known & whole & ~ended[:, None], following <= until
 

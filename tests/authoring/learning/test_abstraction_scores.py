@@ -80,9 +80,7 @@ def test_events_are_those_of_a_slow_reading(timing: Timing, seed: int, *, after:
                 for label in range(2):
                     later = [each[label] for each in truth[i + 1 : i + 1 + horizon]]
                     due = not truth[i][label] and not (ended and i == len(truth) - 1)
-                    rest = [each[label] for each in truth[i + 1 :]]
-                    by_it = bool(rest) and rest[-1] and not any(rest[:-1])  # the label ends the path
-                    due = due and (ended or len(later) == horizon or by_it)
+                    due = due and (ended or len(later) == horizon)
                     assert counts[at, label] == due, (key, i, label)
                     if due:
                         assert happened[at, label] == any(later)
