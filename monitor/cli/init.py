@@ -32,9 +32,8 @@ from monitor.cli.recorded_inputs import (
 from monitor.errors import printable
 
 if TYPE_CHECKING:
-    from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.measure import Measured
-    from monitor.cli.init_parts import InitResult
+    from monitor.cli.init_parts import InitResult, RefusedError
 
 
 def init(
@@ -154,7 +153,7 @@ def init(
         with stages("" if as_json else "init"):
             result = prepared(request)
     except RefusedError as refused:
-        _refuse(refused.assessment, as_json=as_json)
+        _refuse(refused, as_json=as_json)
         raise typer.Exit(1) from None
     if as_json:
         print_json(_document(result))
@@ -199,13 +198,16 @@ REFUSED = (
 )
 
 
-def _refuse(found: Assessment, *, as_json: bool) -> None:
-    """Print the reason why no formula is proposed."""
+def _refuse(refused: RefusedError, *, as_json: bool) -> None:
+    """Print how the model was made, and the reason why no formula is proposed."""
     from monitor.cli.model_verdict import say_verdict, verdict  # noqa: PLC0415 - keep `cfmon --help` light
 
+    found = refused.assessment
     if as_json:
-        print_json({"config": None, "verdict": verdict(found), "refused": True})
+        print_json({"config": None, "notes": refused.notes, "verdict": verdict(found), "refused": True})
         return
+    for line in refused.notes:
+        say(f"  {printable(line)}")
     say_verdict("verdict", found)
     say(REFUSED)
 

@@ -60,11 +60,14 @@ class InitResult:
 
 
 class RefusedError(Exception):
-    """The model is no better than the base rate, so no formula is proposed. `assessment`: the numbers."""
+    """The model is no better than the base rate, so no formula is proposed.
 
-    def __init__(self, assessment: Assessment) -> None:
+    `assessment`: the numbers. `notes`: sentences on how the model was made.
+    """
+
+    def __init__(self, assessment: Assessment, notes: Sequence[str]) -> None:
         super().__init__("no better than the base rate")
-        self.assessment = assessment
+        self.assessment, self.notes = assessment, notes
 
 
 def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
@@ -111,7 +114,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     horizon = horizon_of(base.paths, base.unsafe)
     found = _assessed(request, base, horizon)
     if found.refused and not request.accept:
-        raise RefusedError(found)
+        raise RefusedError(found, base.notes)
     base.write_fallback(request, horizon, staging)
     found = replace(found, problems=base.problems)
     total = sum(len(path.states) for path in base.paths)

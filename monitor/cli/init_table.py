@@ -251,7 +251,7 @@ def counted(request: InitRequest, staging: Path, given: Mapping[str, GivenPolicy
     if not request.quiet:
         show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
-    kept = Collected(request.seed, unsafe=unsafe)
+    kept = Collected(request.seed, unsafe=unsafe, unmarked=learner.roles.truncated is None)
     files = [(FileRows(source, learner.roles.used), before) for source, before in with_sizes(sources)]
     with reading("counting", sources) as bar:
         for (rows, before), after in zip(files, [*(each for each, _ in files[1:]), None], strict=True):

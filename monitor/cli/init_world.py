@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from monitor.cli.dynamics_report import charts, sections
-from monitor.cli.init_base import InitBase, InitRequest, chosen_paths
+from monitor.cli.init_base import InitBase, InitRequest, chosen_paths, step_seconds
 from monitor.cli.init_files import written_policy
 from monitor.cli.init_imitation import NAMES
 from monitor.cli.init_table import constant_fallback, suggestion
@@ -220,14 +220,18 @@ class WorldProposal:
 
         steps = self.learned.steps
         holds = self.learned.best.world.holds(label, steps.x_next)
-        return Outcomes.of_label(holds, np.zeros(len(steps), np.bool_), steps.path, steps.episode)
+        ended, unmarked = np.zeros(len(steps), np.bool_), self.roles.truncated is None
+        return Outcomes.of_label(holds, ended, steps.path, steps.episode, unmarked=unmarked)
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
         """Return the world as a candidate in a comparison of forecasts, on the paths that are held out."""
-        from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - keep `cfmon --help` light
+        import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+        from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - likewise
 
         found, world = self.learned, (self.learned.best.world, self.behaviour)
-        return ForecastingWorld(world, found.judgement.problems, found.parts.check, paths, seed)
+        checked = found.steps[np.isin(found.steps.path, found.parts.check.path)]
+        return ForecastingWorld(world, found.judgement.problems, checked, paths, seed)
 
 
 def proposed_world(request: InitRequest) -> WorldProposal:
@@ -280,8 +284,8 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     gain, error = found.judgement.gain
     learned = (
         f"a world with numbers, learned from {len(found.steps):,} steps: {found.best.name}; {gain:.3f} +- {error:.3f} "
-        f"nats a step better than the last value as a forecast; {label!r} holds in "
-        f"{np.count_nonzero(unsafe[: len(found.steps)]):,} of them"
+        f"nats a step better than the last value as a forecast; {label!r} holds after "
+        f"{np.count_nonzero(found.best.world.holds(label, found.steps.x_next)):,} of them"
     )
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(
@@ -290,6 +294,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         world=load_world(staging / "world.yaml"), table=table, inputs=inputs, behaviour=proposal.behaviour,
         numbers=numbers, seed=request.seed,
     )  # fmt: skip
+    base.step_seconds = step_seconds(request.sources()[0], proposal.roles)
     base.read_rows = lambda: observed_rows(request.sources(), proposal.roles)
     base.guarded_how = (
         f"{EPISODES:,} simulated in the world for each `hold`; whether the alarm fires is taken from the nearest of "

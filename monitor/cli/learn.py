@@ -153,7 +153,11 @@ def model_learn(
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
         show_roles(learner.roles.lines(), sources, compared)
-    holdout = Collected(seed, unsafe=np.array([each.unsafe for each in learner.labels], np.bool_))
+    holdout = Collected(
+        seed,
+        unsafe=np.array([each.unsafe for each in learner.labels], np.bool_),
+        unmarked=learner.roles.truncated is None,
+    )
     earlier = learner.tally.draws
     counted, skipped = count_files(learner, sources, target, holdout, part=part, limit=limit)
     before = len(learner.kept)

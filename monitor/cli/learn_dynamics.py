@@ -19,6 +19,7 @@ from monitor.errors import ModelError, printable
 
 if TYPE_CHECKING:
     from monitor.authoring.dynamics.judgement import Judgement
+    from monitor.authoring.dynamics.label_rules import FeatureLabel
     from monitor.authoring.dynamics.learned_world import Candidate, Draft, Parts, Score
     from monitor.authoring.dynamics.steps import RecordedSteps
     from monitor.authoring.learning.columns import Roles
@@ -145,7 +146,8 @@ def learned_world(
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.learned_world import (  # noqa: PLC0415 - likewise  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.label_rules import rule_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.learned_world import (  # noqa: PLC0415 - likewise
         candidates,
         chosen,
         split,
@@ -153,32 +155,43 @@ def learned_world(
         with_recorded_actions,
         with_recorded_inputs,
     )
+    from monitor.authoring.dynamics.odd_readings import odd_readings  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
+    found = _feature_labels(roles, labels, sources[0].names())
+    conditions = [part for label in found for part in label.parts]
     with progress("reading the recordings"):
-        steps = read_steps(sources, roles, left_out := LeftOut(), limit)
-    draft = _draft(stem, roles, steps, labels)
-    paths = np.unique(steps.path)
-    parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
+        steps = read_steps(sources, roles, left_out := LeftOut(), limit, conditions)
+    rules = {}
+    for number, part in enumerate(conditions):
+        assert steps.visits is not None
+        with progress(f"looking for a rule for {part.text!r}"):
+            rules[part.text] = rule_of(part, found[0].names, steps.visits, number, seed)
+    odd = odd_readings(steps)
+    usual = steps[~odd.steps]
+    draft = _draft(stem, roles, usual, {each.condition.name: each.with_rules(rules) for each in found})
+    paths = np.unique(usual.path)
+    parts = split(usual, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
     with progress("fitting worlds with numbers"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
         best = with_recorded_actions(with_recorded_inputs(best, draft, parts), draft, parts)
     with progress("checking the world"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
     notes = notes_on_reading(left_out, steps.gaps, steps.step, steps.joined, roles.order)
+    notes += [*odd.in_words((*roles.state, *roles.inputs)), *(rule.said for rule in rules.values())]
     return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out, notes)
 
 
 def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
-    """Return the roles of columns, without rewards and observations.
+    """Return the roles of columns, without observations.
 
     `inputs`: the columns of inputs; None: those in which messages have inputs.
     """
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
     roles = guessed(source.names(), {**given, "inputs": inputs}, str(source.path), source.left_out)
-    return replace(roles, reward=None, observation=())
+    return replace(roles, observation=())
 
 
 def role_lines(roles: Roles) -> list[str]:
@@ -187,24 +200,37 @@ def role_lines(roles: Roles) -> list[str]:
     return [*(line for line in roles.lines() if not line.startswith("reward")), *none]
 
 
-def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str]) -> Draft:
+def _feature_labels(roles: Roles, labels: Sequence[str], columns: Sequence[str]) -> list[FeatureLabel]:
+    """Return the labels with the names of the features.
+
+    Raises ModelError if a condition cannot be parsed, or uses what is neither a feature nor among the columns.
+    """
+    from monitor.authoring.dynamics.label_rules import FeatureLabel  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.dynamics.ranges import plain_names  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.learner import labels_of  # noqa: PLC0415 - likewise
+
+    names = plain_names((*roles.state, *roles.inputs))[: len(roles.state)]
+    found = [FeatureLabel(parsed(text), names) for text in labels]
+    for part in [part for label in found for part in label.parts]:
+        labels_of([f"{part.name}: {part.text}"], (), roles, columns)
+    return found
+
+
+def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Mapping[str, str]) -> Draft:
+    """Return the description of the world. `labels`: name -> condition on features."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.learned_world import Draft  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.ranges import features_of, inputs_of, plain_names  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
-    from monitor.worlds.feature_conditions import compiled  # noqa: PLC0415 - likewise
 
     names, count = plain_names((*roles.state, *roles.inputs)), len(roles.state)
-    conditions = [parsed(text) for text in labels]
-    for condition in conditions:
-        compiled(condition.text, names[:count], {}, f"label {condition.name!r}")
     return Draft(
         stem,
         features_of(names[:count], np.concatenate([steps.x, steps.x_next])),
         inputs_of(names[count:], steps.w),
         steps.actions,
-        {condition.name: condition.text for condition in conditions},
+        dict(labels),
     )
 
 

@@ -187,7 +187,7 @@ def test_bad_input_leaves_nothing(cfmon: Run, tmp_path: Path) -> None:
         ((*UNSAFE, "--abstraction", "auto", "--dynamics"), "--abstraction is for a table, and --dynamics for"),
         ((*UNSAFE, "--no-dynamics", "--inputs", "step"), "--no-dynamics is for a table, and --inputs for"),
         ((*UNSAFE, "--state", "level,step", "--inputs", "rain"), "there is no column 'rain'"),
-        (("--unsafe", "late: step > 3", "--dynamics"), "'step' is no number, no feature (level)"),
+        (("--unsafe", "late: step > 3", "--dynamics"), "'step > 3' is not on features (level), and no simple"),
         (("--unsafe", "overflow: height > 9", *BINS), "there is no column 'height'"),
         ((*UNSAFE, *BINS, "--fallback", "do(7)"), "--fallback do(7)"),
         ((*UNSAFE, *BINS, "--nominal", "missing.zip"), "there is no such file"),

@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def test_the_better_model_is_taken_and_the_fallback_steers_away(cfmon: Run, tmp_
     ("options", "reason"),
     [
         ((), "--dynamics needs scikit-learn: pip install '.[dynamics]'"),
-        (("--unsafe", "crash: x >= 4 or cut"), "'cut' is not a comparison"),
+        (("--unsafe", "crash: x >= 4 or cut"), "'cut' holds in no recorded state, so a world cannot predict it"),
     ],
 )
 def test_without_a_world_it_goes_on_with_a_table(
@@ -166,8 +167,36 @@ def test_a_world_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     code, out, _ = cfmon(*asked)
     assert code == 1
     assert "verdict: No better than the base rate, as far as these recordings show. Forecasts of 'high'" in out
+    assert "  a world with numbers, learned from 760 steps: " in out
     assert "--accept-model" in out
     assert not (tmp_path / "t").exists()
+
+
+def test_a_flag_of_what_happened_may_be_the_unsafe_event(cfmon: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows, limit = [], 3.0
+    for episode in range(120):
+        x = rng.uniform(-1, 1)
+        for step in range(25):
+            off, push = int(x > limit), rng.choice(["left", "right"])
+            at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=episode, seconds=20 * step)
+            rows.append(f"{episode},{at.isoformat()},{x:.3f},{'' if off else push},{off}")
+            if off:
+                break
+            x += (0.5 if push == "right" else -0.3) + rng.normal(0, 0.3)
+    (tmp_path / "steps.csv").write_text("\n".join(["episode,at,x,action,out", *rows]))
+    asked = ("init", "t", "--recordings", "steps.csv", "--unsafe", "off: out == 1", "--dynamics", "--steps", "90")
+    code, out, err = cfmon(*asked, "--fits", "0", "--accept-model")
+    assert (code, faults(err)) == (0, "")
+    ended = sum(row.endswith(",1") for row in rows)
+    assert f"'off' holds after {ended} of them" in out
+    assert "Expect " in out
+    assert " alarms a day, " in out
+    assert "label 'off': 'out == 1' is not on features; the world uses the rule 'x > " in out
+    world = monitor.load_world("t/world.yaml")
+    near = np.array([[-3.1], [-2.9], [2.9], [3.1]])
+    assert world.holds("off", near).tolist() == [False, False, False, True]
+    assert cfmon("config", "check", "t/config.yaml")[0] == 0
 
 
 @slow

@@ -110,7 +110,7 @@ def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Ju
     low, high = world.world.intervals(steps.x, steps.a, steps.x_next, steps.w)
     impossible = float(((low >= 1.0) | (high <= 0.0)).any(axis=1).mean())
     noise = low + (high - low) * rng.uniform(size=low.shape)
-    windows = _windows(steps.path, rng)
+    windows = _windows(steps.linked, rng)
     ranks = _forecast_ranks(world.world, parts, windows, rng)
     problems = [*_too_few(parts)]
     if gain[0] <= 2 * gain[1]:
@@ -121,7 +121,7 @@ def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Ju
     for n, each in enumerate(world.world.features):
         tests = (
             _from_uniform(noise[:, n], len(parts.choice)),
-            _correlation(noise[:, n], steps.path),
+            _correlation(noise[:, n], steps.linked),
             _from_uniform(ranks[:, n]),
         )
         features.append(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from monitor.arrays import AnyArray, Floats, Ints
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.authoring.learning.abstraction import numbered_actions
 from monitor.authoring.learning.batch import RowBatch, as_numbers
 from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.conditions import Condition
 from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
+from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.row_files import FileRows, RowFile, goes_on
 from monitor.authoring.learning.state_codes import base_of
 from monitor.errors import RecordingError
@@ -23,6 +25,14 @@ MOST_ROWS: Final = 1_000_000
 LEAST_EPISODES: Final = 10
 
 
+class Visits(NamedTuple):
+    """Visited states [v, f] with the values of conditions on the columns of their rows: `holds`, `known`, [v, c]."""
+
+    x: Floats
+    holds: Bools
+    known: Bools
+
+
 @dataclass(frozen=True)
 class RecordedSteps:
     """Steps [n], in the order of their rows.
@@ -30,6 +40,7 @@ class RecordedSteps:
     `x`, `x_next`: [n, f] state and next state. `a`: [n] action. `w`: [n, i] inputs. `path`: [n] number of the path,
     which is an episode or a part of an episode between gaps; `episode`: [n] number of the episode. `actions`: names of
     the actions. `full`: True if there were more rows than `MOST_ROWS`. `gaps`, `step`, `joined`: as in `Learner`.
+    `visits`: the values of the conditions that were read.
     """
 
     x: Floats
@@ -43,6 +54,7 @@ class RecordedSteps:
     gaps: int = 0
     step: float | None = None
     joined: int = 0
+    visits: Visits | None = None
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -58,6 +70,19 @@ class RecordedSteps:
         order = np.argsort(self.path, kind="stable")
         paths, begins = np.unique(self.path[order], return_index=True)
         return dict(zip(paths.tolist(), np.split(order, begins[1:]), strict=True))
+
+    @property
+    def linked(self) -> Ints:
+        """The number of the run of each step, [n]. In a run, each step begins in the state in which the last one ended.
+
+        Runs are parts of paths. A path has several if steps were taken out of it.
+        """
+        order = np.argsort(self.path, kind="stable")
+        path, ends, begins = self.path[order], self.x_next[order], self.x[order]
+        apart = (np.diff(path) != 0) | (ends[:-1] != begins[1:]).any(axis=1)
+        found = np.empty(len(self), np.int64)
+        found[order] = np.concatenate([np.zeros(min(len(self), 1), np.int64), np.cumsum(apart)])
+        return found
 
     @property
     def given(self) -> Floats:
@@ -86,17 +111,27 @@ class _Rows:
         return np.concatenate(self._parts)
 
 
-def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limit: RowLimit) -> RecordedSteps:
+def read_steps(
+    sources: Sequence[RowFile],
+    roles: Roles,
+    left_out: LeftOut,
+    limit: RowLimit,
+    conditions: Sequence[Condition] = (),
+) -> RecordedSteps:
     """Return the steps of recordings, without rewards. Rows that are left out are added to `left_out`.
+
+    `conditions`: conditions on the columns of the rows, for the visits.
 
     Raises RecordingError if more rows are left out than the limit allows, a column that must have numbers has text or
     is constant, only one action occurs, or there are too few episodes.
     """
     # Inputs are read as the last columns of the state. They have no columns for the next step.
     width, after = len(roles.state), (*roles.next_state, *roles.inputs) if roles.next_state else ()
-    roles = replace(roles, state=(*roles.state, *roles.inputs), next_state=after, inputs=(), reward=None)
+    roles = replace(
+        _with_columns(roles, conditions, sources[0]), state=(*roles.state, *roles.inputs), next_state=after, inputs=()
+    )
     rows, actions, read = _Rows(), None, 0
-    found: list[tuple[Ints, ...]] = []
+    found: list[Steps] = []
     full, gaps, joined = False, 0, 0
     step: float | None = None
     episodes: Episodes | None = None
@@ -110,11 +145,11 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
                     left_out.take(usable)
                     continue
                 actions = numbered_actions(usable, roles.action)
-            episodes = episodes or Episodes(roles, rows, actions, (), read, left_out=left_out)
+            episodes = episodes or Episodes(roles, rows, actions, conditions, read, left_out=left_out)
             steps = episodes.read(batch)
             gaps += steps.gaps
             step = step if episodes.counts_up else episodes.step or step
-            found.append((steps.state, steps.action, base_of(steps.code), steps.segment, steps.episode))
+            found.append(steps)
             read += batch.rows
             full = full or read >= MOST_ROWS
             if full:
@@ -130,25 +165,35 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
         elif not part:
             steps = episodes.finish()
             gaps += steps.gaps
-            found.append((steps.state, steps.action, base_of(steps.code), steps.segment, steps.episode))
+            found.append(steps)
             episodes = None
         if full:
             break
     left_out.refuse(limit, str(sources[0].path))
     if actions is None:
         raise RecordingError(f"{sources[0].path}: no row can be read")
-    state, action, successor, path, episode = (np.concatenate(each) for each in zip(*found, strict=True))
-    known = successor >= 0
-    values = rows.values()
+    state, action, code, path, episode, visited, holds, clear = (
+        np.concatenate([getattr(each, name) for each in found])
+        for name in ("state", "action", "code", "segment", "episode", "visited", "holds", "known")
+    )
+    successor, visited, values = base_of(code), base_of(visited), rows.values()
+    known, seen = successor >= 0, visited >= 0
     _refuse_constant(values, roles.state, str(sources[0].path))
     here = values[state[known]]
     got = RecordedSteps(
         here[:, :width], actions.places[action[known]], here[:, width:], values[successor[known], :width], path[known],
         episode[known], actions.action_names or tuple(str(number) for number in range(actions.size)), full, gaps, step,
-        joined,
+        joined, Visits(values[visited[seen], :width], holds[seen], clear[seen]) if conditions else None,
     )  # fmt: skip
     _refuse_too_little(got, roles, str(sources[0].path))
     return got
+
+
+def _with_columns(roles: Roles, conditions: Sequence[Condition], source: RowFile) -> Roles:
+    """Return the roles with the columns of the conditions. Without a condition on it, a reward is not read."""
+    columns = {column for condition in conditions for column in condition.columns}
+    others = dict.fromkeys((*roles.others, *(name for name in source.names() if name in columns)))
+    return replace(roles, others=tuple(others), reward=roles.reward if columns & {"reward", roles.reward} else None)
 
 
 def _refuse_constant(values: Floats, names: Sequence[str], source: str) -> None:

@@ -149,7 +149,8 @@ class Field:
             CandidateAbstraction(name, Learner.new(roles, states, conditions, prior), Holdout(seed, begin=KEPT))
             for name, states in found.items()
         ]
-        self.outcomes = Outcomes(seed, np.array([unsafe for _, unsafe in conditions]), begin=KEPT)
+        unsafe = np.array([unsafe for _, unsafe in conditions])
+        self.outcomes = Outcomes(seed, unsafe, begin=KEPT, unmarked=roles.truncated is None)
         self.lost: dict[str, str] = {}
 
     def read(self, batch: RowBatch) -> None:

@@ -27,18 +27,19 @@ class Collected(Holdout):
     """Holdout that also keeps all transitions, up to a limit.
 
     Attributes:
-        unsafe: [L], as in `Outcomes`.
+        unsafe, unmarked: as in `Outcomes`.
         outcomes: outcomes of all transitions, in the order of `every`. They judge the forecasts of the model.
     """
 
     unsafe: Bools = field(kw_only=True)
+    unmarked: bool = field(default=False, kw_only=True)
     outcomes: Outcomes = field(init=False)
     _every: list[HeldOut] = field(default_factory=list)
     _size: int = 0
 
     def __post_init__(self) -> None:
         """Create the outcomes."""
-        self.outcomes = Outcomes(self.seed, self.unsafe, fraction=1.0)
+        self.outcomes = Outcomes(self.seed, self.unsafe, fraction=1.0, unmarked=self.unmarked)
 
     def add(self, steps: Steps) -> None:
         """Add the transitions of a batch."""

@@ -16,20 +16,25 @@ from monitor.authoring.learning.state_codes import is_end, unknown_at
 class Outcomes:
     """Labels after each held-out transition, independent of the states. `seed`, `fraction`, `begin`: as in `Holdout`.
 
-    `unsafe` [L]: labels that count as holding where they are unknown, as in the models.
+    `unsafe` [L]: labels that count as holding where they are unknown, as in the models. `unmarked`: whether no column
+    tells cut episodes from others. Then a path whose last state is the first with a label is taken to end by it.
     """
 
     seed: int
     unsafe: Bools
     fraction: float = 0.2
     begin: float = 0.0
+    unmarked: bool = False
     _parts: list[tuple[Bools, Bools, Bools, Bools, Ints, Ints]] = field(default_factory=list)
     _kept: int = 0
 
     @classmethod
-    def of_label(cls, holds: Bools, ended: Bools, path: Ints, episode: Ints) -> Outcomes:
+    def of_label(cls, holds: Bools, ended: Bools, path: Ints, episode: Ints, *, unmarked: bool = False) -> Outcomes:
         """Return the outcomes of all transitions [n], for one label that is known after each of them."""
-        found, never = cls(0, np.ones(1, np.bool_), fraction=1.0), np.zeros((len(holds), 1), np.bool_)
+        found, never = (
+            cls(0, np.ones(1, np.bool_), fraction=1.0, unmarked=unmarked),
+            np.zeros((len(holds), 1), np.bool_),
+        )
         found._take((holds[:, np.newaxis], never, never), ended, (path, episode))
         return found
 
@@ -65,9 +70,9 @@ class Outcomes:
         last = np.searchsorted(path, path, side="right") - 1
         following, blind = _following(arrived), _following(unmeasured)
         until = np.minimum(number + horizon, last)[:, None]
-        whole = ended[last] | (number + horizon <= last)
+        whole = (ended[last] | (number + horizon <= last))[:, None] | (self.unmarked & (following == last[:, None]))
         known = ~unmeasured & (blind > np.minimum(following, until))
-        return ~arrived & known & (whole & ~ended)[:, None], following <= until
+        return ~arrived & known & whole & ~ended[:, None], following <= until
 
     def ends(self, horizon: int) -> Bools:
         """Return whether the episode ends within `horizon` steps after each transition, [n]."""

@@ -383,8 +383,10 @@ BAD: dict[str, tuple[list[list[object]], tuple[str, ...], str]] = {
     "a label of an input": (
         ROWS,
         ("--label", "wet: rain > 2"),
-        "label 'wet': 'rain' is no number, no feature (level, warmth)",
+        "label 'wet': 'rain > 2' is not on features (level, warmth), and no simple rule on them replaces it: the best",
     ),
+    "a label that never holds": (ROWS, ("--label", "wet: rain > 99"), "label 'wet': 'rain > 99' holds in no recorded"),
+    "a label of no column": (ROWS, ("--label", "wet: level > 2 or snow > 2"), "label 'wet': there is no column 'snow'"),
     "one fit": (ROWS, ("--fits", "1"), "--fits is 1; give 2 to 100, or 0 for no credible band"),
     "bins": (ROWS, ("--bins", "8q"), "--bins cannot be given with --dynamics"),
     "unsafe": (ROWS, ("--unsafe", "full: level > 9"), "--unsafe cannot be given with --dynamics"),

@@ -13,6 +13,7 @@ from monitor.authoring.learning.cross_fitting import FOLDS, Collected, CrossFitt
 from monitor.authoring.learning.forecast_skill import Events, ForecastSet, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import held_out
 from monitor.authoring.learning.learner import Learner, labels_of
+from monitor.authoring.learning.outcomes import Outcomes
 from tests.authoring.learning.recorded import Row, batches
 from tests.tiers import examples
 
@@ -191,3 +192,15 @@ def test_what_follows_a_state_that_only_the_forecast_episode_leaves_is_assumed()
     assert strange.any()
     assert (made.assumed[strange & ~kept.outcomes.ends(1)] == 1.0).all()
     assert (made.assumed[~strange] == 0.0).all()
+
+
+def test_a_path_that_ends_by_its_event_is_judged_if_no_column_marks_cuts() -> None:
+    holds = np.array([False, False, True, False, False, False, False, True, True])  # paths of 3, 3 and 3 transitions
+    path, never = np.repeat(np.arange(3), 3), np.zeros(9, np.bool_)
+    judged, came = {}, {}
+    for unmarked in (False, True):
+        found = Outcomes.of_label(holds, never, path, path, unmarked=unmarked)
+        judged[unmarked], came[unmarked] = (each[:, 0].tolist() for each in found.events(2))
+    assert judged[False] == [True, *[False] * 2, True, *[False] * 2, True, *[False] * 2]
+    assert judged[True] == [True, True, False, True, *[False] * 2, True, *[False] * 2], "only the first path ends by it"
+    assert came[True][:2] == [True, True]
