@@ -1,4 +1,4 @@
-"""Roles of columns. Roles that are not given are guessed from the names."""
+"""Roles of columns: the use of each column of a log, as the user says, or else guessed from its name."""
 
 from __future__ import annotations
 

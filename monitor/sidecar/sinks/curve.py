@@ -1,4 +1,4 @@
-"""Time series of bounded size.
+"""Time series of bounded size, for the charts of the status page.
 
 The newest points are unchanged. Older points are merged in pairs, and each pair keeps the worse value.
 """

@@ -1,4 +1,4 @@
-"""A sink receives notices. `Metrics`, `StatusView` and `Logbook` are sinks.
+"""The interface of a sink, which receives notices: `Metrics`, `StatusView` and `Logbook` are sinks.
 
 To add a sink, write a class with these three methods in a new module, and list the class in `sinks.Sinks`.
 
