@@ -1,4 +1,7 @@
-"""Errors of the client: a wrong argument, or a message that is no alert. Only constructors and readers of messages raise them; they never reach an agent's loop."""
+"""Errors of the client: an argument is wrong, or a message is no alert.
+
+Only constructors and readers of messages raise them; they never reach an agent's loop.
+"""
 
 from __future__ import annotations
 
