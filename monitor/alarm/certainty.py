@@ -57,8 +57,9 @@ class Certainty:
             # for `regret`, the own value and the advice are the same in every causal model; only the counterfactual
             # value differs
             if verdict.outcome in ("regret", "unavoidable") and verdict.quantities[0].robust is not False:
-                unsure = "unsure if avoidable" if self._brevity else "causal models disagree if it was avoidable"
-                return f"Certain {self._subject.now}; {unsure}"
+                if self._brevity:
+                    return "Same in every model; unclear if avoidable"
+                return "The same in every causal model; unclear if it was avoidable"
             return f"Not certain: {'' if self._brevity else 'other causal '}models disagree"
         stable = "stable " if verdict.causal_model == "stable" else ""
         return f"Every {stable}{'' if self._brevity > 1 else 'causal '}model agrees"

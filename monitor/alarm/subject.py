@@ -52,7 +52,6 @@ class Subject:
     ) -> None:
         self._formula, self._verdict, self._pairs, self._past = formula, verdict, pairs, past
         self._labels, self.brevity = dict(formula.labels), brevity
-        self.now = "now" if past == "ago" else "then"
 
     def name(self, name: str) -> str:
         """Return a name, shortened if the words have to be short."""

@@ -65,7 +65,11 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     aside = ""
     if disagreeing:
         models = BAND.get(alarm.evidence.causal_model, "its bounds")
-        reaches = f", all steps: {interval((min(ends), max(ends)), reward=alarm.reward)}" if scale.clipped else ""
+        reaches = (
+            f", in all {interval((min(ends), max(ends)), reward=alarm.reward)}, wider than the axis"
+            if scale.clipped
+            else ""
+        )
         last = ", where the alarm fired" * (banded[-1].seq == timeline.seq)
         agree = "; at the others all give the same value" * (len(disagreeing) < len(banded))
         aside = (

@@ -78,7 +78,7 @@ def _draw_whereabouts(sheet: Sheet, branch: ComparedWorld, model: MDP) -> None:
 
 def draw_head(canvas: Canvas, alarm: Explanation) -> float:
     """Draw the sentence, its subject, and the key of the lines for all bands. Return the y coordinate of their end."""
-    y = 18 + canvas.paragraph((MARGIN, 32), alarm.told.summary, size=18, bold=True)
+    y = 18 + canvas.paragraph((MARGIN, 32), alarm.told.summary, size=16, bold=True)
     y += canvas.paragraph((MARGIN, y + 12), alarm.title, size=12, ink=FAINT) + 20
     x = MARGIN
     for branch in alarm.branches:

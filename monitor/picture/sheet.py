@@ -175,7 +175,7 @@ class Sheet:
 
     def words(self, text: str) -> None:
         """Write a line under a heading."""
-        self.y += self.canvas.paragraph((MARGIN, self.y + 11), text, size=12, ink=FAINT)
+        self.y += self.canvas.paragraph((MARGIN, self.y + 11), text, size=12, ink=FAINT, halo=True)
 
     def band(self, height: float, scale: Scale) -> Band:
         """Return the next band, with its background and ticks drawn."""

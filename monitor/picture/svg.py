@@ -218,13 +218,25 @@ class Canvas:
         )
 
     def paragraph(
-        self, at: Point, content: str, *, size: float = 14, columns: int = 0, ink: Ink = INK, bold: bool = False
+        self,
+        at: Point,
+        content: str,
+        *,
+        size: float = 14,
+        columns: int = 0,
+        ink: Ink = INK,
+        bold: bool = False,
+        halo: bool = False,
     ) -> float:
-        """Add lines of at most `columns` characters (0: up to the right edge). Return their height in pixels."""
+        """Add lines of at most `columns` characters (0: up to the right edge), with the options of `text`.
+
+        Returns:
+            The height of the lines in pixels.
+        """
         most = int((self.width - EDGE - at[0]) / (WIDE if bold else MEAN) / size)
         lines = textwrap.wrap(content, columns or most) or [""]
         for n, line in enumerate(lines):
-            self.text((at[0], at[1] + n * size * 1.4), line, size=size, ink=ink, bold=bold)
+            self.text((at[0], at[1] + n * size * 1.4), line, size=size, ink=ink, bold=bold, halo=halo)
         return len(lines) * size * 1.4
 
     def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:

@@ -52,7 +52,7 @@ def say(text: str, verdict: Verdict, **more: Any) -> str:  # noqa: ANN401 - of t
 
 
 SURE = re.compile(
-    r" (Exact for |Every |Not certain|Certain |Sampled, |Estimated|Too few |The data |The finding )"
+    r" (Exact for |Every |Not certain|The same |Sampled, |Estimated|Too few |The data |The finding )"
     r"[^.]*(0\.\d+)?( to 0\.\d+)?[^.]*\.$"
 )
 
@@ -765,8 +765,8 @@ def test_the_last_words_of_a_summary_say_how_sure_it_is(
 @pytest.mark.parametrize(
     ("outcome", "own", "sure"),
     [
-        ("regret", None, "Certain now; causal models disagree if it was avoidable"),
-        ("unavoidable", True, "Certain now; causal models disagree if it was avoidable"),
+        ("regret", None, "The same in every causal model; unclear if it was avoidable"),
+        ("unavoidable", True, "The same in every causal model; unclear if it was avoidable"),
         ("regret", False, "Not certain: other causal models disagree"),  # a nested goal that looks back
         ("safe", False, "Not certain: other causal models disagree"),
     ],
@@ -782,7 +782,10 @@ def test_where_models_disagree_only_on_what_would_have_been_the_rest_is_not_said
     told = tell_all(f"regret(c, {GOAL})", verdict)
     assert told.summary.endswith(f" Hand over to 'c' now: 0.90 instead of 0.60. {sure}.")
     longer = tell_all(f"regret(clinicians_of_ward_7, {GOAL})", verdict, agent="a" * 40)
-    short = {"causal models disagree if it was avoidable": "unsure if avoidable", "other causal models": "models"}
+    short = {
+        "The same in every causal model; unclear if it was avoidable": "Same in every model; unclear if avoidable",
+        "other causal models": "models",
+    }
     for words, fewer in short.items():
         sure = sure.replace(words, fewer)
     assert longer.summary.endswith(f". {sure}.")

@@ -56,7 +56,9 @@ def test_a_scale_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     lows, highs = zip(*(moment.bounds for moment in alarm.history if moment.bounds is not None), strict=True)
     hatched = "hatched: fallback over every causal model"
     monkeypatch.setattr(sheet, "WIDEST", 0.0)
-    assert f"{hatched}, all steps: {min(lows):.3f} to {max(highs):.3f}; computed" in " ".join(words(draw(alarm, GRID)))
+    assert f"{hatched}, in all {min(lows):.3f} to {max(highs):.3f}, wider than the axis; computed" in " ".join(
+        words(draw(alarm, GRID))
+    )
     monkeypatch.setattr(sheet, "WIDEST", 1e9)
     assert f"{hatched}; computed" in " ".join(words(draw(alarm, GRID)))
     monkeypatch.undo()
