@@ -41,7 +41,7 @@ from monitor.types import (
 )
 from monitor.worlds import Moment, load_world
 from monitor.worlds.world_policies import as_world_policy
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 from tests.worlds.samples import Tank
 
 FEATURES = StreamSettings(encoder="features")
@@ -318,6 +318,7 @@ def house() -> House:
     return House()
 
 
+@heavy
 def test_live_is_replay_to_the_byte(house: House) -> None:
     again = House()
     assert [msgspec.json.encode(e.publications) for e in house.effects] == [
