@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
 MISSING, REFUSED, TOO_LARGE = 3, 4, 5
-"""Exit codes of `storm_to_umb.py`."""
+"""Exit codes of `converters/storm_to_umb.py`."""
 
 GIB: Final = 1 << 30
 _MOST: Final = 1_000_000

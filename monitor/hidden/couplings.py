@@ -121,7 +121,7 @@ class Couplings:
         self.row_key_count = self.row_count = self.successor_count = 0
 
     def make_space(self, seen: LatentTable, *, forget: bool) -> None:
-        """Evaluate the network for the missing row if there is one; otherwise enlarge the arrays."""
+        """If a row of a network is missing (`unknown`), evaluate the network; otherwise enlarge or clear the arrays."""
         if self.unknown < 0:
             self._grow(forget=forget)
             return

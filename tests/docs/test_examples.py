@@ -121,6 +121,7 @@ def test_the_alert_is_the_one_published(told: tuple[list[dict[str, Any]], list[d
         "profile",
         "fired",
         "recourse",
+        "worst",
     )  # the last digit may be the machine's
     times = tuple(f"{name}{unit}" for name in ("time", "since", "sent") for unit in ("", "_unix"))
     moments = (*times, "evidence")  # the evidence holds the time, so its id does too

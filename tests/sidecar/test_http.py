@@ -217,6 +217,7 @@ def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> N
             "reason": "gap",
             "words": "steps are missing",
             "detail": "seq 3 did not come",
+            "complete": False,
             "formulas": ["watch"],
         }
     ]

@@ -35,7 +35,7 @@ class Transitions:
         self._slots: OrderedDict[tuple[int, int, int], int] = OrderedDict()
 
     def none(self, levels: int) -> Posteriors:
-        """Return posteriors without cached rows, for a path of `levels` levels."""
+        """Return posteriors for a path of `levels` pairs that neither read nor fill the cache of rows."""
         return Posteriors(self._weights, self._filled, np.full(levels, -1))
 
     def of(self, states: Ints, actions: Ints, outcomes: Ints) -> Posteriors:

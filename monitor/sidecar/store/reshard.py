@@ -69,7 +69,7 @@ def merge_stores(paths: Sequence[Path], target: Path) -> NewStore:
 
 
 def split_stores(paths: Sequence[Path], shards: int, target: Path) -> list[NewStore]:
-    """Write a store for each of `shards` shards, with the agents of these stores. `target`: a new folder.
+    """Write the agents of the stores at `paths` to new stores, one for each shard. `target`: a new folder.
 
     Raises:
         ConfigError: a store is missing, in use, damaged or was not stopped cleanly; shards are missing; the stores have
