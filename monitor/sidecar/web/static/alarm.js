@@ -33,7 +33,7 @@ export function makeAlarm() {
     put(mark, firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
     shape.hidden = firing;
     shape.render(SHAPES[alarm.state]);
-    put(title, [alarm.state.toUpperCase(), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
+    put(title, [wordOf(alarm), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
     head.className = `head word-${alarm.state}`;
     summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
     put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
@@ -53,6 +53,9 @@ export function makeAlarm() {
 
 // The shape of an alarm's state: one that is over is fine only if the goal is met again.
 const SHAPES = { firing: "firing", resolved: "fine", ended: "unknown", removed: "unknown", unknown: "unknown" };
+
+// An alarm that ended with its episode was not resolved: the goal may have been missed.
+const wordOf = ({ state }) => (state === "ended" ? "ENDED with the episode" : state.toUpperCase());
 
 // The time between two moments as they are shown, without fractions of a second.
 const length = (from, to) => span(Math.floor(to) - Math.floor(from));
@@ -130,7 +133,7 @@ function makeExplanation() {
   return part(dialog, (alarm) => {
     shape.render(SHAPES[alarm.state]);
     title.className = `word-${alarm.state}`;
-    put(word, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
+    put(word, `${wordOf(alarm)} · ${alarm.formula.name} · ${alarm.agent}`);
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
