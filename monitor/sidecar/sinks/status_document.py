@@ -36,9 +36,9 @@ class FormulaStatus:
     """The newest state of one formula for one agent.
 
     `alert`: the alert as last published. `payload`: the same alert as JSON. `news`: a newer verdict, if there is one.
-    `blind_since`: when it became blind, in seconds since the epoch; None if it is not blind or that is unknown. `curve`:
-    the agent's own value and the alternative's value over time. `forecasts`: outcomes of the forecasts; None if none
-    was due yet.
+    `blind_since`: when it became blind, in seconds since the epoch; None if it is not blind or the time is unknown.
+    `curve`: the agent's own value and the alternative's value over time. `forecasts`: outcomes of the forecasts; None
+    if none was due yet.
     """
 
     curve: Curve

@@ -1,6 +1,6 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf,
+  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf,
   required, sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm } from "./alarm.js";
@@ -160,7 +160,6 @@ function makeWatched() {
 
 // ---- the state of everything ----
 
-const STATES = ["firing", "pending", "blind", "unknown", "fine"];
 // Seconds of lag beyond which an update of this page is late for it.
 const SLOW = 1;
 

@@ -231,6 +231,9 @@ export function values({ value, alternative, profile = [] }) {
   return later === asked ? [[name, asked]] : [[`looking back: ${name}`, asked], [`from now: ${name}`, later]];
 }
 
+// The states of a formula; those that need somebody come first.
+export const STATES = ["firing", "pending", "blind", "unknown", "fine"];
+
 export const stepsAgo = (count) => (count === 0 ? "now" : `${count} step${count === 1 ? "" : "s"} ago`);
 
 export function required(threshold) {
