@@ -117,6 +117,7 @@ class Answers:
             "state": state,
             "alarm": state if state in {"firing", "pending"} else "clear",
             "blind": "stale" if state == "blind" else None,
+            "blind_since": now - 60.0 if state == "blind" else None,
             "outcome": None if not known else "regret" if state in {"firing", "pending"} else "safe",
             "value": values[-1],
             "alternative": {"name": "fallback", "value": others[-1], "bounds": None},

@@ -148,6 +148,10 @@ def beside(formula: dict[str, Any]) -> str:
     return f"verdict: {formula['outcome']}" if formula["outcome"] else "between episodes"
 
 
+def blind_since(formula: dict[str, Any]) -> str:
+    return "" if formula["blind_since"] is None else f"blind since {moment(formula['blind_since'])}"
+
+
 def verdict(formula: dict[str, Any]) -> str:
     return f"blind: {formula['blind']}" if formula["blind"] else formula["outcome"] or "between episodes"
 
@@ -156,8 +160,10 @@ def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
     for alarm in told["alarms"]:
         if alarm["state"] == "firing" and alarm["formula"]["name"] == formula["name"]:
             when = f"{moment(alarm['since_unix'])}, {ago(alarm['since_unix'], told['now'])}"
-            return f"{alarm['severity']}, since {when}; {beside(formula)}"
-    return beside(formula)
+            return "; ".join(
+                filter(None, [f"{alarm['severity']}, since {when}", beside(formula), blind_since(formula)])
+            )
+    return "; ".join(filter(None, [beside(formula), blind_since(formula)]))
 
 
 def newest(formula: dict[str, Any]) -> list[str]:
@@ -226,9 +232,15 @@ def card(alarm: dict[str, Any], now: float | None = None, began: Sequence[float]
     if alarm["state"] != "firing":
         times = f"from {moment(alarm['began_unix'])} to {moment(alarm['over_unix'])}"
         times += f", for {span(math.floor(alarm['over_unix']) - math.floor(alarm['began_unix']))}"
-    words = [alarm["state"].upper(), alarm["severity"], alarm["formula"]["name"], alarm["agent"], times]
+    words = [
+        "ENDED with the episode" if alarm["state"] == "ended" else alarm["state"].upper(),
+        alarm["severity"],
+        alarm["formula"]["name"],
+        alarm["agent"],
+        times,
+    ]
     many = sum(each > now - 86_400 for each in began) if now is not None and alarm["state"] == "firing" else 0
-    return [" · ".join([*words, *([f"{many} alarms in the last day"] if many > 1 else [])]), alarm["summary"]]
+    return [" · ".join([*words, *([f"{many} alarms in the last 5 minutes"] if many > 1 else [])]), alarm["summary"]]
 
 
 def beginnings(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[float]:
@@ -339,6 +351,7 @@ def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) 
     """What a row says besides its numbers: why it is blind, and what is known against the agent."""
     doubted, deviates = agent["doubt"]["doubted"], agent["deviation"]["notable"]
     against = [
+        blind_since(formula),
         formula["blind"] and (formula["detail"] or words[formula["blind"]]),
         doubted and "IN DOUBT: its transitions contradict the model",
         deviates and "NOT ITS POLICY: its actions differ from it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,9 @@ def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, kee
     assert "fallback" in text
     blind = page.locator("#agents tr", has_text="robot-blind")
     assert "blind\nalarm was clear" in blind.inner_text()
-    assert "seq" in blind.locator("td[data-label='says']").inner_text()
+    says = blind.locator("td[data-label='says']").inner_text()
+    assert re.match(r"blind since 20\d\d-\d\d-\d\d [\d:]{8} [^;]+; .*seq", says)
+    assert "fit the model" not in page.locator("#doubt-model").inner_text(), "it is not tested"
     names = page.locator("#agents tr td:first-child").all_inner_texts()
     assert names[:3] == ["robot-danger", "robot-blind", "robot-0"]
     assert page.title() == "(1) Counterfactual monitor"

@@ -10,7 +10,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.sidecar.effects import Effects
-from monitor.types import Contradictions, Deviates, Trust, WrongAgent, WrongRow
+from monitor.types import Contradictions, Deviates, Forgotten, Trust, WrongAgent, WrongRow
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 from tests.tiers import first
@@ -204,7 +204,9 @@ def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  #
     words = "state 0, action 1, next state 8: observed 30 times in 40, expected 13.3"
     expect(page.locator("#doubt li .detail")).to_have_text(words, timeout=SOON)
     page.unroute("**/api/overview*")
-    assert "do not contradict the model" in page.locator("#doubt-model").inner_text()
+    assert page.locator("#doubt-model").inner_text() == (
+        "All agents' transitions fit the model so far (e-value 1.6 after 900 transitions). Below: 1 agent in doubt."
+    )
     assert accessible(page) == []
     page.locator("#doubt li a").click()
     expect(page.locator("#doubt")).to_contain_text("this agent's transitions contradict the model", timeout=SOON)
@@ -265,3 +267,58 @@ def test_critical_is_told_from_warning_by_more_than_colour(page: Page, scene: Sc
     assert cards.nth(0).evaluate(width) > cards.nth(1).evaluate(width)
     keep(page, "severities")
     assert accessible(page) == []
+
+
+def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_all(page: Page) -> None:
+    said = """([ages, more]) => import('/common.js').then(({ repeatsOf }) => {
+      return repeatsOf(ages.map((age) => ({ began_unix: 1e9 - age })), 1e9, more);
+    })"""
+    for ages, more, words in (
+        ([10.0], False, ""),
+        ([10.0, 90_000.0], False, ""),
+        ([299.0, 10.0], False, "2 alarms in the last 5 minutes"),
+        ([301.0, 10.0], False, "2 alarms in the last hour"),
+        ([3601.0, 301.0, 10.0], False, "3 alarms in the last day, 2 of them in the last hour"),
+        ([3601.0, 7200.0], False, "2 alarms in the last day"),
+        ([299.0, 10.0], True, "at least 2 alarms in the last 5 minutes"),
+    ):
+        assert page.evaluate(said, [ages, more]) == words
+
+
+def test_an_alarm_that_ended_with_its_episode_is_not_said_to_be_resolved(page: Page, scene: Scene, served: str) -> None:
+    [alarm] = scene.board.found(scene.asked(state="resolved"))
+    page.route("**/api/alarms*", lambda route: route.fulfill(json=[{**alarm, "state": "ended"}]))
+    page.goto(f"{served}/alarms")
+    expect(page.locator("#list .head")).to_contain_text("ENDED with the episode · critical", timeout=SOON)
+    page.locator("#list button").click()
+    assert page.locator("#why-title").inner_text().strip().startswith("ENDED with the episode · ")
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_why_of_an_alarm_that_is_over_says_first_that_there_is_nothing_to_do(
+    page: Page, scene: Scene, served: str
+) -> None:
+    page.goto(f"{served}/alarms?state=over")
+    page.locator("#list button").first.click()
+    over = page.locator("#why-over")
+    expect(over).to_have_text("This alarm is over: nothing to do for it. robot-danger is firing now.", timeout=SOON)
+    assert page.locator("#why p:visible").first.get_attribute("id") == "why-over"
+    assert over.locator("a").get_attribute("href") == "agent?name=robot-danger"
+    later = "The picture ends at this step; what came later is on the agent's page."
+    assert page.locator("#why-moment + p").inner_text() == later
+    assert accessible(page) == []
+    scene.board.take(Effects(notices=(Forgotten("robot-danger"),)), scene.now)
+    scene.step("robot-0", 0)
+    page.reload()
+    page.locator("#list button").first.click()
+    expect(over).to_be_visible(timeout=SOON)
+    with page.expect_response("**/api/agents/robot-danger/history"):
+        pass
+    assert over.inner_text() == "This alarm is over: nothing to do for it.", "the state of an unknown agent is not said"
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_why_of_an_alarm_that_fires_does_not_say_that_it_is_over(page: Page) -> None:
+    page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
+    assert page.locator("#why-summary").is_visible()
+    assert not page.locator("#why-over").is_visible()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ CALM: dict[str, Any] = {
     "state": "fine",
     "alarm": "clear",
     "blind": None,
+    "blind_since": None,
     "outcome": "safe",
     "value": 0.8,
     "alternative": OTHER,
@@ -134,6 +136,9 @@ def test_the_last_alarm_is_told_while_none_fires() -> None:
 def test_why_it_is_blind() -> None:
     blind = [{"agent": "ada", "reason": "gap", "words": "steps are missing", "detail": "", "formulas": ["f", "g"]}]
     assert "BLIND ada (gap): steps are missing; f, g" in drawn(told([agent("ada", BLIND)], blind=blind))
+    assert "blind: gap " in drawn(told([agent("ada", BLIND)]))
+    since = time.strftime("%H:%M:%S", time.localtime(NOW - 60))
+    assert f"blind: gap since {since}" in drawn(told([agent("ada", {**BLIND, "blind_since": NOW - 60})]))
 
 
 def test_trouble_of_its_own() -> None:

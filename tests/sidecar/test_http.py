@@ -277,8 +277,19 @@ def test_the_board_follows_blindness_ends_and_forgetting(world: World, driver: D
     [agent] = world.board.agents()
     assert [(row["blind"], row["value"]) for row in agent["formulas"]] == [("disconnected", None)] * 2
     assert agent["formulas"][0]["alarm"] == "firing"
+    lost = driver.now
+    driver.ticks += 5.0
+    world.board.take(Effects(notices=(Blind("ada", "watch", "stale"),)), driver.now)
+    [agent] = world.board.agents()
+    assert {row["name"]: row["blind_since"] for row in agent["formulas"]}["watch"] == lost.wall, "another reason"
     world.board.take(driver.feed(Connected(driver.now, up=True)), driver.now)
+    world.board.take(Effects(notices=(Blind("ada", "watch", None),)), driver.now)
     assert world.board.seeing()
+    [agent] = world.board.agents()
+    assert [row["blind_since"] for row in agent["formulas"]] == [None] * 2
+    world.board.recall(Effects(notices=(Blind("ada", "watch", "stale"),)), driver.now)
+    [agent] = world.board.agents()
+    assert [row["blind_since"] for row in agent["formulas"]] == [None] * 2, "a restart does not know since when"
     doubt = tuple(Blind("ada", name, "model_doubt") for name in ("watch", "chance"))
     world.board.take(Effects(notices=doubt), driver.now)
     assert world.board.seeing()  # it answers, if with a warning

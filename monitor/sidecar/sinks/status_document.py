@@ -36,6 +36,7 @@ class FormulaStatus:
     """The newest state of one formula for one agent.
 
     `alert`: the alert as last published. `payload`: the same alert as JSON. `news`: a newer verdict, if there is one.
+    `blind_since`: when it became blind, in seconds since the epoch; None if it is not blind or the time is unknown.
     `curve`: the agent's own value and the alternative's value over time. `forecasts`: outcomes of the forecasts; None
     if none was due yet.
     """
@@ -44,6 +45,7 @@ class FormulaStatus:
     forecasts: CalibrationCounts | None = None
     judged: Judged | None = None
     blind: Blind | None = None
+    blind_since: float | None = None
     alarm: str = "clear"
     alert: Alert | None = None
     payload: bytes | None = None
@@ -146,6 +148,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         "severity": query.spec.alarm.severity,
         "blind": row.blind.reason if row.blind else None,
         "detail": row.blind.detail if row.blind else "",
+        "blind_since": row.blind_since,
         "outcome": None,
         "value": None,
         "bounds": None,

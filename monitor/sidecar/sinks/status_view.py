@@ -97,6 +97,10 @@ class StatusView:
         """Show the state of everything after a restart or a reload."""
         self.history.note(effects.publications)  # a store of an earlier version does not list these alarms
         self.take(effects, now)
+        with self._lock:
+            for agent in self._agents.values():
+                for row in agent.rows.values():
+                    row.blind_since = None  # it was blind before, since an unknown time
 
     def adopt(self, watched: Watched) -> None:
         """Continue with another configuration."""
@@ -259,7 +263,11 @@ class StatusView:
                 self._row(notice.agent, notice.formula, now).alarm = notice.state
             case Blind():
                 row = self._row(notice.agent, notice.formula, now)
-                row.blind = notice if notice.reason is not None else None
+                if notice.reason is None:
+                    row.blind = row.blind_since = None
+                else:
+                    row.blind_since = row.blind_since if row.blind else now.wall
+                    row.blind = notice
                 row.curve.add(now.wall, None, None)
             case Ended():
                 for row in self._agents[notice.agent].rows.values() if notice.agent in self._agents else ():

@@ -138,7 +138,8 @@ class FleetTable:
         yield row["name"]
         state = row["state"]
         yield Text(state.upper() if state in ("firing", "blind") else state, STYLES[state])
-        yield Text(f"blind: {row['blind']}", STYLES["blind"]) if row["blind"] else Text(row["outcome"] or "-")
+        since = "" if row["blind_since"] is None else f" since {_clock(row['blind_since'])}"
+        yield Text(f"blind: {row['blind']}{since}", STYLES["blind"]) if row["blind"] else Text(row["outcome"] or "-")
         threshold, alternative = row["threshold"], row["alternative"]
         yield _number(row["value"])
         yield "-" if threshold is None else f"{threshold['comparison']} {_number(threshold['bound'])}"

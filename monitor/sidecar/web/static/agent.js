@@ -1,6 +1,6 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
-  POLICY_ASSUMED, ago, at, between, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
+  POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
   moment, part, put, repeatsOf, required, sync, tell, values, verdictOf,
 } from "./common.js";
 import { makeAlarm, makeProfile } from "./alarm.js";
@@ -43,9 +43,10 @@ function makeFormula({ formula: { name: title } }) {
 // Since when its alarm is firing, and how grave that is; else its verdict.
 function sinceOf(formula, alarms, now) {
   const firing = alarms.find(({ state }) => state === "firing");
-  if (!firing) return verdictOf(formula);
+  const blind = blindSince(formula) && `; ${blindSince(formula)}`;
+  if (!firing) return `${verdictOf(formula)}${blind}`;
   const long = isMoment(firing.since_unix) ? `, ${ago(firing.since_unix, now)}` : "";
-  return `${firing.severity}, since ${moment(firing.since_unix)}${long}; ${verdictOf(formula)}`;
+  return `${firing.severity}, since ${moment(firing.since_unix)}${long}; ${verdictOf(formula)}${blind}`;
 }
 
 function factsOf(formula) {

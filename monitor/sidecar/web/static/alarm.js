@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  agentPage, ask, between, element, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -33,7 +33,7 @@ export function makeAlarm() {
     put(mark, firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
     shape.hidden = firing;
     shape.render(SHAPES[alarm.state]);
-    put(title, [alarm.state.toUpperCase(), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
+    put(title, [wordOf(alarm), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
     head.className = `head word-${alarm.state}`;
     summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
     put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
@@ -53,6 +53,9 @@ export function makeAlarm() {
 
 // The shape of an alarm's state: one that is over is fine only if the goal is met again.
 const SHAPES = { firing: "firing", resolved: "fine", ended: "unknown", removed: "unknown", unknown: "unknown" };
+
+// An alarm that ended with its episode was not resolved: the goal may have been missed.
+const wordOf = ({ state }) => (state === "ended" ? "ENDED with the episode" : state.toUpperCase());
 
 // The time between two moments as they are shown, without fractions of a second.
 const length = (from, to) => span(Math.floor(to) - Math.floor(from));
@@ -87,7 +90,7 @@ function makeExplanation() {
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
-  const facts = makeFacts();
+  const [facts, over, later] = [makeFacts(), makeOver(), element("p", "quiet", "The picture ends at this step; what came later is on the agent's page.")];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
   const [times, when, wait] = [element("p", "quiet"), named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
@@ -101,7 +104,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), times, summary, facts, wait, when, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -112,6 +115,7 @@ function makeExplanation() {
     const turn = ++turns;
     const wanted = () => turn === turns;
     frame.hidden = true;
+    later.hidden = !alarm.evidence;
     links.replaceChildren();
     put(when, `When it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}`);
     put(wait, alarm.evidence ? "The picture is being drawn from the evidence, which takes a while …" : "There is no evidence to draw.");
@@ -130,14 +134,45 @@ function makeExplanation() {
   return part(dialog, (alarm) => {
     shape.render(SHAPES[alarm.state]);
     title.className = `word-${alarm.state}`;
-    put(word, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
+    put(word, `${wordOf(alarm)} · ${alarm.formula.name} · ${alarm.agent}`);
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
+    over.render(alarm);
     facts.render([...values(alarm), ["required", required(alarm.threshold)], ["worst while firing", worst(alarm)], ["step", String(alarm.seq)]]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
+  });
+}
+
+// Of an alarm that is over, that there is nothing to do for it, and the state of its agent now, if the monitor knows it.
+function makeOver() {
+  const [page, word] = [element("a", "page"), element("span")];
+  const now = element("span", "", " ", page, " is ", word, " now.");
+  const line = element("p", "", element("b", "", "This alarm is over: nothing to do for it."), now);
+  line.id = "why-over";
+  let shown = null;
+  const say = (agent, state) => {
+    now.hidden = !state;
+    put(page, agent);
+    page.href = agentPage(agent);
+    put(word, state);
+    word.className = `word-${state}`;
+  };
+  return part(line, async ({ agent, state, id }) => {
+    line.hidden = state === "firing" || state === "unknown";
+    if (shown !== id) say(agent, "");
+    shown = id;
+    if (line.hidden) return;
+    let states = [];
+    try {
+      const told = await (await ask(`api/agents/${encodeURIComponent(agent)}/history`)).json();
+      states = told.formulas.map((formula) => formula.state);
+    } catch {
+      // the monitor does not answer: the agent's state is unknown, and is not said
+    }
+    if (shown === id) say(agent, STATES.find((each) => states.includes(each)) ?? "");
   });
 }
 

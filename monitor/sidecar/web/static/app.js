@@ -1,7 +1,7 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, ago, agentPage, at, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf, required,
-  sync, tell, verdictOf,
+  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf,
+  required, sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm } from "./alarm.js";
 import { widest } from "./bands.js";
@@ -39,7 +39,7 @@ function makeCard(show) {
 function aboutModel(test) {
   if (test.doubted === null) return "The model as a whole has not been tested yet.";
   if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Verdicts may be wrong. ${departing(test)}`;
-  return `The transitions of all agents together do not contradict the model (${evidenceOf(test)}).`;
+  return `All agents' transitions fit the model so far (${evidenceOf(test)}).`;
 }
 
 const makeDoubt = () => makeCard((doubt) => ({
@@ -128,7 +128,7 @@ function rowsOf(told) {
   const words = new Map(told.blind.map((group) => [group.reason, group.words]));
   return told.agents.flatMap((agent) => agent.formulas.map((formula) => {
     const name = `${agent.name} ${formula.name}`;
-    const says = [formula.blind && (formula.detail || words.get(formula.blind)), agent.doubt.doubted && "IN DOUBT: its transitions contradict the model",
+    const says = [blindSince(formula), formula.blind && (formula.detail || words.get(formula.blind)), agent.doubt.doubted && "IN DOUBT: its transitions contradict the model",
       agent.deviation.notable && "NOT ITS POLICY: its actions differ from it"];
     return { name, agent, formula, alarms: alarms.get(name) ?? [], says: says.filter(Boolean).join("; "), now: told.now };
   }));
@@ -160,7 +160,6 @@ function makeWatched() {
 
 // ---- the state of everything ----
 
-const STATES = ["firing", "pending", "blind", "unknown", "fine"];
 // Seconds of lag beyond which an update of this page is late for it.
 const SLOW = 1;
 

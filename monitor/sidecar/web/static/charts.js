@@ -5,6 +5,7 @@ import { drawn, element, makeShape, moment, number, part, put, required } from "
 
 export const WINDOW = 300;
 const HEIGHT = 100;
+const SQUARE = 7;
 const HATCH = "url(#hatch)";
 const DAY = 1440;
 const LANE = 20;
@@ -63,23 +64,28 @@ function extent(time, values, from) {
 
 const countsOf = ({ ended }, alarms, axes) => `alarms: ${spansWithin(alarms, axes).length}; episodes ended: ${within(ended, axes).length}`;
 
-// Nominal, alternative and required between two times; tinted: an alarm; hatched: no value; upright lines, `tall` units
-// from the top: the ends of episodes. `axes`: `from` and `to` in
-// seconds, `low` and `high` in the formula's unit, and the grid as `times` and `levels`.
-function makeCurves(tall) {
+// Whether the point `n` is the last value of an episode, which is its outcome and no forecast: the next point is its end.
+const isOutcome = ({ time, value, ended }, n) => n + 1 < time.length && value[n] !== null && value[n + 1] === null && ended.includes(time[n + 1]);
+
+// Nominal, alternative and required between two times; tinted: an alarm; hatched: no value; squares without a line: outcomes
+// of episodes; upright lines: the ends of episodes, on a `small` chart short, and only of those without a square. `axes`:
+// `from` and `to` in seconds, `low` and `high` in the formula's unit, and the grid as `times` and `levels`.
+function makeCurves(small) {
   const svg = drawn("svg", { class: "curve" });
   const lines = drawn("svg", { viewBox: `0 0 ${WINDOW} ${HEIGHT}`, preserveAspectRatio: "none", width: "100%", height: "100%" });
-  const [holes, grid, fired, bars] = [0, 1, 2, 3].map(() => drawn("g", {}));
+  const [holes, grid, fired, bars, squares] = [0, 1, 2, 3, 4].map(() => drawn("g", {}));
   const [bound, instead, value] = [drawn("line", { class: "required", x1: 0, x2: WINDOW }), drawn("path", { class: "instead" }), drawn("path", { class: "value" })];
   const [newest, ends] = [drawn("path", { class: "newest" }), drawn("path", { class: "ended" })];
   lines.append(grid, fired, ends, bound, instead, value, newest, bars);
-  svg.append(holes, lines);
-  return part(svg, ({ curve: { time, value: own, alternative, ended }, threshold, alarms, axes }) => {
+  svg.append(holes, lines, squares);
+  return part(svg, ({ curve, threshold, alarms, axes }) => {
+    const { time, value: own, alternative, ended } = curve;
     const { from, to, low, high } = axes;
     const x = (when) => (WINDOW * (when - from)) / (to - from);
     const y = (one) => 4 + ((HEIGHT - 8) * (high - one)) / (high - low);
+    const outcomes = new Set([...time.keys()].filter((n) => isOutcome(curve, n)));
     const path = (column) => {
-      const hole = (n) => (column[n] ?? null) === null;
+      const hole = (n) => (column[n] ?? null) === null || outcomes.has(n);
       let line = "";
       column.forEach((one, n) => {
         if (hole(n)) return;
@@ -90,7 +96,11 @@ function makeCurves(tall) {
     };
     value.setAttribute("d", path(own));
     instead.setAttribute("d", path(alternative));
-    ends.setAttribute("d", within(ended, axes).map((when) => `M${x(when).toFixed(2)} 0v${tall}`).join(""));
+    const shown = [...outcomes].map((n) => [time[n + 1], own[n]]).filter(([when]) => when >= from && when <= to);
+    const squared = new Set(small ? shown.map(([when]) => when) : []);
+    const upright = within(ended, axes).filter((when) => !squared.has(when));
+    ends.setAttribute("d", upright.map((when) => `M${x(when).toFixed(2)} 0v${small ? HEIGHT / 4 : HEIGHT}`).join(""));
+    fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), SQUARE, percent(y(one) / HEIGHT), SQUARE]), { class: "outcome" });
     const last = own.length - 1;
     const current = last >= 0 && own[last] !== null && time[last] > from;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
@@ -107,7 +117,7 @@ function makeCurves(tall) {
 
 // The last minutes of a formula of an agent, with values from 0 to 1, or over all that is drawn if there is more.
 export function makeTrace() {
-  const curves = makeCurves(HEIGHT / 4);
+  const curves = makeCurves(true);
   curves.setAttribute("role", "img");
   const frame = element("div", "trace", curves);
   return part(frame, ({ formula, alarms, now }) => {
@@ -212,7 +222,7 @@ const lastOf = ({ time, value, ended }, n) => (n > 0 && value[n - 1] !== null &&
 
 // The curves of a formula with their axes, and their values at one time: under the pointer, by arrow keys, or the newest.
 export function makeChart() {
-  const [curves, levels, times, line] = [makeCurves(HEIGHT), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
+  const [curves, levels, times, line] = [makeCurves(false), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
   const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
   const [when, marks] = [element("li", "when"), element("div", "marks")];
   const [plot, legend] = [element("div", "plot", curves, marks, line), element("ul", "legend", ...keys, when)];

@@ -129,10 +129,13 @@ export function makeFold(list, button, most, about = () => "") {
   return { render };
 }
 
-// How many of the alarms of an agent's formula began in the last day, in words; `more`: perhaps not all are known.
+// How many of the alarms of an agent's formula began in the last day, in words, or in a shorter time if all of them did, so
+// that one that comes and goes is seen; `more`: perhaps not all are known.
 export function repeatsOf(alarms, now, more) {
-  const count = alarms.filter(({ began_unix: began }) => began > now - 86_400).length;
-  return count > 1 ? `${more ? "at least " : ""}${count} alarms in the last day` : "";
+  const [day, hour, minutes] = [86_400, 3600, 300].map((seconds) => alarms.filter(({ began_unix: began }) => began > now - seconds).length);
+  if (day < 2) return "";
+  const within = minutes === day ? "5 minutes" : hour === day ? "hour" : "day";
+  return `${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}`;
 }
 
 // Sentences, each a line of its own.
@@ -228,6 +231,9 @@ export function values({ value, alternative, profile = [] }) {
   return later === asked ? [[name, asked]] : [[`looking back: ${name}`, asked], [`from now: ${name}`, later]];
 }
 
+// The states of a formula; those that need somebody come first.
+export const STATES = ["firing", "pending", "blind", "unknown", "fine"];
+
 export const stepsAgo = (count) => (count === 0 ? "now" : `${count} step${count === 1 ? "" : "s"} ago`);
 
 export function required(threshold) {
@@ -241,6 +247,9 @@ export function verdictOf({ state, blind, alarm, outcome }) {
   if (blind) return state === "blind" ? `alarm was ${alarm}` : "blind";
   return outcome ? `verdict: ${outcome}` : "between episodes";
 }
+
+// Since when a formula is blind; nothing if that is not known.
+export const blindSince = ({ blind, blind_since: since }) => (blind && isMoment(since) ? `blind since ${moment(since)}` : "");
 
 // Local date, time and zone, each figure in its place at every hour; an agent's clock may send any number.
 const TWO = "2-digit";
