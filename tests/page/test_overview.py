@@ -149,7 +149,7 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
         label == "values of the last five minutes: from 0.0000 to 0.5000; required >= 0.8; alarms: 1; episodes ended: 2"
     )
     assert trace.locator("path.ended").get_attribute("d") == "M150.00 0v25", "a hole may begin before its end"
-    assert trace.locator("rect.outcome").evaluate_all(read) == [[40, 7]], "at the end of the episode, in percent"
+    assert trace.locator("rect.outcome").evaluate_all(read) == [[40, 4]], "at the end of the episode, in percent"
     assert trace.locator("rect.outcome").get_attribute("y") == "96%"
     lane = blank.locator("#lanes rect").evaluate_all(read)
     assert lane == [[1439, 5], [1425, 5]]

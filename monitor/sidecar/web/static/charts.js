@@ -5,7 +5,7 @@ import { drawn, element, makeShape, moment, number, part, put, required } from "
 
 export const WINDOW = 300;
 const HEIGHT = 100;
-const SQUARE = 7;
+const SQUARE = { small: 4, large: 7 };
 const HATCH = "url(#hatch)";
 const DAY = 1440;
 const LANE = 20;
@@ -100,7 +100,8 @@ function makeCurves(small) {
     const squared = new Set(small ? shown.map(([when]) => when) : []);
     const upright = within(ended, axes).filter((when) => !squared.has(when));
     ends.setAttribute("d", upright.map((when) => `M${x(when).toFixed(2)} 0v${small ? HEIGHT / 4 : HEIGHT}`).join(""));
-    fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), SQUARE, percent(y(one) / HEIGHT), SQUARE]), { class: "outcome" });
+    const side = small ? SQUARE.small : SQUARE.large;
+    fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), side, percent(y(one) / HEIGHT), side]), { class: "outcome" });
     const last = own.length - 1;
     const current = last >= 0 && own[last] !== null && time[last] > from;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
