@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 START, PAUSED = datetime(2026, 6, 1, tzinfo=UTC), datetime(2026, 6, 2, tzinfo=UTC)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-STATIC = {"500", "90", "95", "10", "4", "0", "25", "50", "75", "100"}
+STATIC = {"500", "90", "95", "10", "4", "0", "0.25", "0.5", "0.75", "1"}
 """Numbers of the pages themselves: points of a curve, levels, the fewest forecasts, a perfect score, an axis."""
 
 
