@@ -18,6 +18,7 @@ from monitor.logic.syntax import Formula, Goal, InterventionRef, Regret, Reward,
 from monitor.logic.traversal import goals, handover_goal
 from monitor.types.alerts import AlarmState, Alternative, Figures, Fired, Handover, Threshold
 from monitor.types.notices import Judged
+from monitor.types.specs import AlarmSpec
 from monitor.types.stream_events import BlindReason
 from monitor.types.verdicts import NO_EXTREMES, Outcome, Quantity, Verdict
 
@@ -107,6 +108,12 @@ def threshold_of(formula: Formula) -> Threshold | None:
             tests = {print_formula(goal): goal.test for goal, _, _ in goals(formula)}
             test = next(iter(tests.values())) if len(tests) == 1 else None
     return None if test is None else Threshold(test.comparison, test.bound)
+
+
+def low_is_worse(formula: Formula, alarm: AlarmSpec) -> bool:
+    """Return whether the lower of two values of a formula is the worse one for its alarm."""
+    threshold = threshold_of(formula)
+    return (threshold is None or threshold.comparison in (">", ">=")) != (alarm.fires_while == "holds")
 
 
 def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from monitor.alarm.figures import change_of, extrapolates, is_open
+from monitor.alarm.figures import change_of, extrapolates, is_open, low_is_worse, threshold_of
 from monitor.alarm.phrases import NEEDED, been, decimals
 from monitor.alarm.recourse_sentences import StepSentence, recourse_sentences
 from monitor.alarm.subject import NOW, Subject
+from monitor.logic.comparison import passes
 from monitor.logic.syntax import Formula, Goal, Regret, Test, WorldRef
 from monitor.types.specs import FormulaSpec
 from monitor.types.verdicts import Quantity, Verdict
@@ -46,16 +47,16 @@ class Finding:
 
     def is_missed_by(self, value: float) -> bool:
         """Return whether a value misses the requirement. False if there is no single value that is compared."""
-        test = self._test
-        return test is not None and test.holds(value) is (self._formula.alarm.when == "holds")
+        threshold = threshold_of(self._parsed) if self.numbers() else None
+        if threshold is None:
+            return False
+        fires = self._formula.alarm.fires_while == "holds"
+        return passes(value, threshold.comparison, threshold.bound) is fires
 
     def worst(self, value: float) -> str:
         """Return the sentence on the worst value, which misses the requirement, of an alarm that is over."""
-        test = self._test
-        assert test is not None
-        low = (test.comparison in {">", ">="}) is not (self._formula.alarm.when == "holds")
         shown, *_ = ranges([(value, None), *self.numbers()], self.places)
-        return f"While firing it {'fell' if low else 'rose'} to {shown}"
+        return f"While firing it {'fell' if low_is_worse(self._parsed, self._formula.alarm) else 'rose'} to {shown}"
 
     def counterfactual(self) -> str:
         """Return the value under the intervention, and its range over all causal models."""
@@ -111,17 +112,6 @@ class Finding:
                 return []
         bound: list[tuple[float, Open]] = [] if test is None else [(test.bound, None)]
         return [(quantity.value, quantity.extremes) for quantity in quantities] + bound
-
-    @property
-    def _test(self) -> Test | None:
-        """The comparison of the only value, or of the agent's own; None if there is none."""
-        if not self.numbers():
-            return None
-        match self._parsed:
-            case Regret(_, Goal(_, _, test)) | Goal(_, _, test):
-                return test
-            case _:
-                return None
 
     def _disagree(self) -> bool:
         """Return whether causal models disagree; False with a guaranteed band, which `Certainty.learned` reports."""

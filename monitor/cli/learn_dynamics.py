@@ -165,6 +165,8 @@ def learned_world(
         steps = read_steps(sources, roles, left_out := LeftOut(), limit, conditions)
     rules = {}
     for number, part in enumerate(conditions):
+        if part.text in rules:  # also a part of another label
+            continue
         assert steps.visits is not None
         with progress(f"looking for a rule for {part.text!r}"):
             rules[part.text] = rule_of(part, found[0].names, steps.visits, number, seed)

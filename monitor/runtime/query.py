@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from msgspec import structs
 
-from monitor.alarm.figures import change_of, threshold_of
+from monitor.alarm.figures import change_of, low_is_worse, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evaluation import NO_BOUNDS, NOT_EXACT, Engines, HiddenEngines, TableEngines, WorldEngines, on_stream
@@ -98,8 +98,7 @@ class Query:
     @cached_property
     def low_is_worse(self) -> bool:
         """True if of two values the lower one is worse, False if the higher one is."""
-        low = self.threshold is None or self.threshold.comparison in (">", ">=")
-        return low != (self.spec.alarm.fires_while == "holds")
+        return low_is_worse(self.formula, self.spec.alarm)
 
     @cached_property
     def probability(self) -> bool:

@@ -28,7 +28,7 @@ ASSESSMENTS: tuple[Assessment, ...] = get_args(Assessment)
 
 
 def transcription(history: list[Assessment], for_: int, keep: int) -> list[tuple[str, str | None, int | None]]:
-    """After each verdict of one episode: the state, the alert told (if any), and the index of its first bad verdict.
+    """The state after each verdict of an episode, the published alert (if any), and the index of its first bad verdict.
 
     Fires once the last `for_` verdicts that are good or bad are all bad; resolves once the last `keep` that are not
     neutral are all good. Both look back no further than the last firing or resolving.

@@ -162,12 +162,12 @@ def test_the_end_of_an_episode_is_marked_and_read(blank: Page, calmly_served: st
     assert xs == [("M", "50.00", "h.01"), ("M", "150.00", "h.01"), ("M", "280.00", "h.01")], (
         "no line to an outcome, nor from one episode to the next"
     )
-    [square] = chart.locator("rect.outcome").all()
+    [square] = chart.locator("rect.ending").all()
     places = [float((square.get_attribute(name) or "").rstrip("%")) for name in ("x", "y")]
     assert places == pytest.approx([100 / 3, BOTTOM], abs=0.01), "at its value, at the end; one that was blind has none"
     assert square.evaluate("each => getComputedStyle(each).fill !== getComputedStyle(each).stroke"), "hollow"
     assert blank.locator(".shown .legend li:has(.ended)").inner_text().strip() == (
-        "episode ended (square: its outcome)"
+        "episode ended (square: its last value)"
     )
     slider = chart.get_by_role("slider")
     assert "episodes ended: 2" in (slider.get_attribute("aria-label") or "")

@@ -149,8 +149,8 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
         label == "values of the last five minutes: from 0.0000 to 0.5000; required >= 0.8; alarms: 1; episodes ended: 2"
     )
     assert trace.locator("path.ended").get_attribute("d") == "M150.00 0v25", "a hole may begin before its end"
-    assert trace.locator("rect.outcome").evaluate_all(read) == [[40, 4]], "at the end of the episode, in percent"
-    assert trace.locator("rect.outcome").get_attribute("y") == "96%"
+    assert trace.locator("rect.ending").evaluate_all(read) == [[40, 4]], "at the end of the episode, in percent"
+    assert trace.locator("rect.ending").get_attribute("y") == "96%"
     lane = blank.locator("#lanes rect").evaluate_all(read)
     assert lane == [[1439, 5], [1425, 5]]
     formula["last_minutes"]["value"][1] = -3.0

@@ -407,6 +407,21 @@ def test_the_end_of_an_episode_is_kept_also_after_missing_data() -> None:
     assert curve.columns()["ended"] == [102.0 + n for n in range(8)], "their number is bounded"
 
 
+@pytest.mark.parametrize("low", [True, False])
+def test_the_last_value_of_an_episode_is_kept_although_another_was_worse(*, low: bool) -> None:
+    curve, (usual, last) = Curve(low=low, most=128), ((0.5, 1.0) if low else (0.5, 0.0))
+    for n in range(2000):
+        if n % 50 == 49:
+            curve.end_episode(float(n))
+        else:
+            curve.add(float(n), last if n % 50 == 48 else usual, None)
+    for shown in (curve.columns(), curve.thinned(40)):
+        times, values = shown["time"], shown["value"]
+        before = {times[n]: values[n - 1] for n in range(1, len(times)) if values[n] is None}
+        assert len(before) > 2
+        assert set(before.values()) == {last}
+
+
 def test_the_board_marks_where_an_episode_ended_while_it_was_blind(board: StatusView, driver: Driver) -> None:
     driver.send(0, 0)
     for effects in driver.effects:

@@ -21,8 +21,10 @@ class Curve:
     """Points in order of arrival. `low`: whether the lower of two values is the worse one.
 
     When the curve is full, neighbouring points in the older half are merged into the worse one, so a bad value stays
-    visible. A missing value (hole) and the value after it are kept. If merging frees too few points, the oldest points
-    are removed. The ends of episodes are kept beside the points, because a hole may begin before the episode's end.
+    visible. A missing value (hole) is kept with the values before and after it: without them the hole would seem
+    longer, and the value before it may be the last one of an episode. If merging frees too few points, the oldest
+    points are removed. The ends of episodes are kept beside the points, because a hole may begin before the episode's
+    end.
     """
 
     def __init__(self, *, low: bool = True, most: int = MOST) -> None:
@@ -75,25 +77,25 @@ class Curve:
     def _coarsen(self) -> None:
         points = list(zip(*self._columns, strict=True))
         half = len(points) // 2
-        older = list(self._merged(points[:half]))
+        older = list(self._merged(points[:half], points[half]))
         kept = (older + points[half:])[-(self._most * 3 // 4 + 1) :]
         self._columns = tuple(array("d", column) for column in zip(*kept, strict=True))  # type: ignore[assignment]
 
-    def _merged(self, points: list[Point]) -> Iterator[Point]:
+    def _merged(self, points: list[Point], following: Point | None = None) -> Iterator[Point]:
+        """Merge neighbours, but no value beside a hole. `following`: the point after these, if there is one."""
+        missing = [math.isnan(value) for _, value, _ in [*points, *([] if following is None else [following])]]
         waiting: Point | None = None
-        hole = False  # whether the previous point is a hole
-        for point in points:
-            ends_hole = hole and not math.isnan(point[1])
-            hole = math.isnan(point[1])
-            if waiting is not None and not ends_hole and math.isnan(waiting[1]) == hole:
+        for n, point in enumerate(points):
+            beside = not missing[n] and any(missing[max(n - 1, 0) : n + 2])
+            if waiting is not None and not beside and math.isnan(waiting[1]) == missing[n]:
                 yield self._worse(waiting, point)
                 waiting = None
                 continue
             if waiting is not None:
                 yield waiting
-            waiting = None if ends_hole else point
-            if ends_hole:
-                yield point  # if it were merged, the hole would seem longer
+            waiting = None if beside else point
+            if beside:
+                yield point
         if waiting is not None:
             yield waiting
 

@@ -64,11 +64,12 @@ function extent(time, values, from) {
 
 const countsOf = ({ ended }, alarms, axes) => `alarms: ${spansWithin(alarms, axes).length}; episodes ended: ${within(ended, axes).length}`;
 
-// Whether the point `n` is the last value of an episode, which is its outcome and no forecast: the next point is its end.
-const isOutcome = ({ time, value, ended }, n) => n + 1 < time.length && value[n] !== null && value[n + 1] === null && ended.includes(time[n + 1]);
+// Whether the point `n` is the last value of an episode: the next point is its end. It is often the outcome, 0 or 1, and no
+// forecast.
+const endsEpisode = ({ time, value, ended }, n) => n + 1 < time.length && value[n] !== null && value[n + 1] === null && ended.includes(time[n + 1]);
 
-// Nominal, alternative and required between two times; tinted: an alarm; hatched: no value; squares without a line: outcomes
-// of episodes; upright lines: the ends of episodes, on a `small` chart short, and only of those without a square. `axes`:
+// Nominal, alternative and required between two times; tinted: an alarm; hatched: no value; squares without a line: the
+// last values of episodes; upright lines: their ends, on a `small` chart short, and only of those without a square. `axes`:
 // `from` and `to` in seconds, `low` and `high` in the formula's unit, and the grid as `times` and `levels`.
 function makeCurves(small) {
   const svg = drawn("svg", { class: "curve" });
@@ -83,9 +84,9 @@ function makeCurves(small) {
     const { from, to, low, high } = axes;
     const x = (when) => (WINDOW * (when - from)) / (to - from);
     const y = (one) => 4 + ((HEIGHT - 8) * (high - one)) / (high - low);
-    const outcomes = new Set([...time.keys()].filter((n) => isOutcome(curve, n)));
+    const endings = new Set([...time.keys()].filter((n) => endsEpisode(curve, n)));
     const path = (column) => {
-      const hole = (n) => (column[n] ?? null) === null || outcomes.has(n);
+      const hole = (n) => (column[n] ?? null) === null || endings.has(n);
       let line = "";
       column.forEach((one, n) => {
         if (hole(n)) return;
@@ -96,12 +97,12 @@ function makeCurves(small) {
     };
     value.setAttribute("d", path(own));
     instead.setAttribute("d", path(alternative));
-    const shown = [...outcomes].map((n) => [time[n + 1], own[n]]).filter(([when]) => when >= from && when <= to);
+    const shown = [...endings].map((n) => [time[n + 1], own[n]]).filter(([when]) => when >= from && when <= to);
     const squared = new Set(small ? shown.map(([when]) => when) : []);
     const upright = within(ended, axes).filter((when) => !squared.has(when));
     ends.setAttribute("d", upright.map((when) => `M${x(when).toFixed(2)} 0v${small ? HEIGHT / 4 : HEIGHT}`).join(""));
     const side = small ? SQUARE.small : SQUARE.large;
-    fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), side, percent(y(one) / HEIGHT), side]), { class: "outcome" });
+    fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), side, percent(y(one) / HEIGHT), side]), { class: "ending" });
     const last = own.length - 1;
     const current = last >= 0 && own[last] !== null && time[last] > from;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
