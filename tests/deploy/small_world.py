@@ -31,8 +31,7 @@ CONFIG: dict[str, Any] = {
         },
         {"name": "likely_safe", "formula": 'P>=0.5 [ G<=2 !"crash" ]', "alarm": {"severity": "warning"}},
     ],
-    # A burst is enough: evaluations are skipped once a step has waited for half of max_lag.
-    "stream": {"stale_after": "1s", "forget_after": "1h", "max_lag": "2ms"},
+    "stream": {"stale_after": "1s", "forget_after": "1h"},
     "heartbeat": "1s",
     "limits": {"agents": 2},
     "store": {"path": "var/cfmon.sqlite"},
