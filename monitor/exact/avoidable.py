@@ -123,14 +123,14 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
         return Recourse(reason=UNRECORDED)
     avoidable = possible.pop()
     robust = all(_is_robust(each, missed, avoidable, causal_model) for each in values) if asked else None
-    worst, greatest = ends[0], ends[-1]  # report the numbers with which the answer is true at both extremes
+    worst, greatest = ends[0], ends[-1]  # report numbers that imply `avoidable` at both extremes
     best, _ = greatest if avoidable == "no" else worst
     _, optimal = worst if avoidable == "foresight" else greatest
     return Recourse(avoidable, robust, best, optimal, _changes(missed, every[0], evaluators.model), reason)
 
 
 def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
-    """Return the values of decisions at the extremes, the worst extreme for the goal first.
+    """Return the values of decisions at each extreme; the extreme that is worse for the goal comes first.
 
     The list has only one entry if no row leads to anything that was never recorded.
     """

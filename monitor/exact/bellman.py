@@ -29,7 +29,7 @@ class Layer:
     weights: Floats | None
 
     def add(self, total: Floats, values: Floats) -> None:
-        """Add the pairs' values [n] to the total of the requested states."""
+        """Add the pairs' values [n], times their weights, to the `total` of the requested states."""
         if self.places is None:
             total += values
         else:

@@ -328,8 +328,8 @@ class Evaluators:
     def _labelled_automaton(self, value_table: ValueTable, measure: Measure) -> LabelledAutomaton:
         """Return the automaton of a measure with its labels.
 
-        If nothing is nested, laws share the automaton, so a forward pass begun under one law can be closed under
-        another law.
+        If nothing is nested, laws share the automaton, so a forward pass that began under one law can end under another
+        law.
         """
         if value_table.labelling.by_action:
             return labelled_automaton(value_table)
@@ -469,7 +469,7 @@ class Evaluators:
         return self.policies[key]
 
     def _ending(self, name: str, model: MDP, end: int | None) -> MDP:
-        """Return the model after an end of the episode.
+        """Return the model after the episode has ended in the state `end`, which is then absorbing; None: not ended.
 
         A large model is not copied. Its law has the end state (`Law.end`) instead.
         """

@@ -44,7 +44,7 @@ class Extremes:
         self._given: int | None = None
         self._both = [self._values(sides, formula, window)]
         goal = handover_goal(formula)
-        if goal is not None:  # the goal's own value has other extremes than the probability that it is too late
+        if goal is not None:  # the value of the goal now has other extremes than P(handing over is too late)
             now = Regret(WorldRef(goal.world.change), Goal(WorldRef(), goal.measure, goal.test))
             self._both.append(self._values(sides, now, window))
             self._given = id(goal.measure)

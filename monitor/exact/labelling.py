@@ -151,7 +151,7 @@ class NestedGoal:
 
     @staticmethod
     def _mean(before: Law, table: PolicyTable, function: ValueFunction, state: int, action: int) -> float:
-        """Return the mean over the noise of the action, given the action just taken (docs/semantics.md, section 7)."""
+        """Return the mean value over the table's action, given the action just taken (docs/semantics.md, section 7)."""
         count = before.future.actions
         prior = before.table(0).distribution(state, count)
         weights = conditional_choices(prior, action, table.distribution(state, count))

@@ -21,7 +21,8 @@ from monitor.exact.labelling import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
 Cell = tuple[int, int]
-"""(offset, obligation before labels are read). Later offsets are replaced by the offset of the law's last change."""
+"""(offset, obligation before labels are read). Offsets after the law's last change are replaced by the offset of this
+change."""
 
 MAX_KEPT = 4_000_000
 """Largest number of values cached between queries, with their states: 64 MB. If there are more, all are dropped."""

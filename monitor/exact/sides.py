@@ -26,8 +26,8 @@ def both_sides(model: MDP, there: Bools, unknown: Mapping[str, Bools]) -> Sides:
 
     The variants have the labels that occur in formulas after `split_labels`. In the worst variant, an unknown label is
     false where it occurs positively, and true where it occurs negatively. `unknown`: label -> states [S] in which its
-    truth is unknown. `there` [S]: states about which nothing is known. Steps in or into these states earn the least
-    (greatest) reward of the model, or 0 if the least is above 0 (the greatest is below 0).
+    truth is unknown. `there` [S]: states about which nothing is known. Steps in or into these states earn the model's
+    least reward, but at most 0, in the worst variant, and its greatest reward, but at least 0, in the best variant.
     """
     least, most = model.reward_range
     return Sides(

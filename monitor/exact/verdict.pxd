@@ -4,7 +4,7 @@ cimport cython
 from monitor.exact.path_values cimport PathValues
 from monitor.logic.comparison cimport passes
 
-# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+# Each use of a global name costs an attribute look-up in the module, unless the name is a C variable.
 cdef object And, Const, Goal, Label, Not, Or, Quantity, Regret, UNRECORDED
 
 

@@ -392,7 +392,7 @@ class IncrementalCheck:
         return band
 
     def _bands(self, quantities: Iterable[Quantity]) -> Bands | None:
-        """Return delta of the guaranteed bands, and the reason for missing bands or extremes; None without both."""
+        """Return delta of guaranteed bands, and the reason for missing bands or extremes; None if there is neither."""
         if not self._due and self._extremes is None:
             return None
         no_extremes = "" if self._extremes is None else self._extremes.reason

@@ -19,7 +19,8 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 MAX_MEASURES = 64
-"""Largest number of measures whose tables are cached. Each direction and each end of an episode counts separately."""
+"""Largest number of measures whose tables are cached. A measure counts once for each direction (maximise or minimise)
+and each state in which an episode has ended."""
 
 
 class Source(Protocol):

@@ -15,8 +15,8 @@ given policy. Rules:
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state. There the
   observed action has a certain outcome, while an action with the same row may have another outcome under other causal
   models.
-- For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). The least or the
-  greatest mean within the bounds is used; this does not depend on whether decisions maximise or minimise.
+- For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). A pass uses the least or
+  the greatest mean within the bounds (`greatest`), whether decisions maximise or minimise.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ def is_picked(task: Task, level: int, action: int) -> bool:
 
 
 def stay(task: Task, level: int, state: int, along: int, ahead: Floats, here: Floats) -> None:
-    """Write the values of the state in which the episode has ended. They are those of the next level."""
+    """Write the values of the state in which the episode has ended. They equal the values at the next level."""
     actions = task.options.rewards.shape[1]
     for slot in range(task.plan.used[level]):
         target = task.plan.target[level, slot, task.plan.label_of[state]]

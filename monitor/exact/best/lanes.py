@@ -28,7 +28,7 @@ class DecisionRule(NamedTuple):
 def lanes_of(rules: tuple[DecisionRule, ...]) -> tuple[Lanes, list[int]]:
     """Return the lanes, and the lane of each rule. A rule `few` with n changes also has lanes for fewer changes.
 
-    Equal rules return the same object, so callers must not change it.
+    Calls with equal rules return the same object, so callers must not change it.
     """
     most = max((rule.changes for rule in rules if rule.kind == "few"), default=-1)
     free = list(dict.fromkeys(rule.until for rule in rules if rule.kind == "free"))
@@ -55,8 +55,8 @@ def lanes_of(rules: tuple[DecisionRule, ...]) -> tuple[Lanes, list[int]]:
 def lanes_of_sets(levels: int, size: int) -> tuple[Lanes, dict[tuple[int, ...], int]]:
     """Return a lane for each set of at most `size` of the first `levels` levels, and a map from set to lane.
 
-    In the lane of a set, the decisions at the set's levels are best and all others are unchanged. After the first of
-    its levels the path continues in the lane of the remaining levels. So the values of a lane are valid only up to the
+    In the lane of a set, the decisions at the set's levels are best and all others are unchanged. After the first level
+    of the set, the path continues in the lane of the remaining levels. So the values of a lane are valid only up to the
     first level of its set.
     """
     sets = [each for count in range(size + 1) for each in combinations(range(levels), count)]

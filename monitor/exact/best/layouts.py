@@ -12,7 +12,8 @@ from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Automaton
 
 FIRST_SLOT = 2
-"""Target of a transition: FALSE, TRUE, or FIRST_SLOT + the index of a slot at the next level."""
+"""Smallest target that is a slot. The target of a transition is FALSE, TRUE, or FIRST_SLOT + a slot at the next
+level."""
 NEVER = 1 << 62
 """A number of steps that no path has."""
 

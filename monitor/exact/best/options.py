@@ -12,7 +12,7 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 TIE = 1e-12
-"""Decisions are equally good if their values differ by at most this much, relative to the larger of 1 and the best."""
+"""Decisions are equally good if their values differ by at most this much, times the larger of 1 and the best value."""
 
 
 @dataclass(eq=False)

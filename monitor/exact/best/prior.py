@@ -21,7 +21,7 @@ from monitor.logic import FALSE, TRUE
 MAX_NUMBERS = 20_000_000
 """Largest number of values (obligations x states) in the tables of one measure: 160 MB."""
 NO_STATE = -1
-"""Replaces the state in which the episode has ended, if the episode goes on."""
+"""Used in place of the state in which the episode has ended, if the episode continues."""
 INFINITY = float("inf")
 
 Nominal = Callable[[int], Floats]

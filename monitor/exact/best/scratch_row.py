@@ -19,7 +19,7 @@ from monitor.exact.forward.row_table import EXACT, STABLE
 
 @dataclass(eq=False)
 class Posteriors:
-    """Cached rows of n observed transitions, filled on demand, and the transition of each level of a path.
+    """Cached counterfactual rows given each of n observed transitions, and the transition of each level of a path.
 
     `weights` [n, N]: probabilities, in the order of the model's rows. `filled` [n, S * A]: whether a row was computed.
     `slot_of` [L]: the index of a level's transition, -1 if rows of this transition are not cached.

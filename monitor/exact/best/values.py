@@ -35,7 +35,7 @@ shorter paths at the beginning of an episode."""
 FEW_NUMBERS: Final = 1 << 16
 """Largest count of numbers in a cached frame."""
 MAX_PRODUCTS: Final = 2_000_000_000
-"""Largest number of multiplications of one pass for all offsets, which are obligations x lanes x row entries."""
+"""Largest number of multiplications (obligations x lanes x row entries) of one pass for all offsets."""
 
 
 class Observed(NamedTuple):
@@ -121,7 +121,7 @@ class _Frame(NamedTuple):
 
 
 class BestValues:
-    """Values of the best decisions for one measure, which they maximise or minimise.
+    """Values of the decisions that maximise or minimise one measure.
 
     Args:
         options: the rows of the model, between which decisions choose.

@@ -12,7 +12,8 @@ an obligation:
   is missing, the loop stops with VALUES_MISSING (offset and column in `Workspace.missing`). The caller then adds the
   vector and calls again.
 
-Answering changes no weights, so it may be repeated. A pair that is `ForwardBuffers.unanswered` is not observed again.
+Answering changes no weights, so it may be repeated. After a stop for missing values (`ForwardBuffers.unanswered`), the
+pair is not observed again.
 """
 
 from __future__ import annotations

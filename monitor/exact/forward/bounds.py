@@ -31,7 +31,7 @@ from monitor.logic import TRUE
 SHORT = 8
 """Up to this row length, the best successors are found one by one, without the ranks of `rank_states`."""
 SPARSE = 32
-"""Ranks are not used either if a column has more than this many nodes for each successor of the row."""
+"""Ranks are not used if a column has more than this many nodes for each successor of the row."""
 DE_BRUIJN = 0x03F79D71B4CB0A89
 """A number whose shifts by 0 to 63 differ in their highest six bits."""
 LOWEST_BIT = np.argsort([(DE_BRUIJN << shift & (1 << 64) - 1) >> 58 for shift in range(64)])

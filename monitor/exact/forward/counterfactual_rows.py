@@ -85,7 +85,7 @@ def phase_end(dynamics: Dynamics, phase: int) -> int:
 def find_observed(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int, s_next: int) -> int:
     """Return the index of an observed transition under a phase; a new transition gets a new index.
 
-    Return FULL if there is no space. An index below the number of phases stands for this phase without an observation.
+    Return FULL if there is no space. An index h below the number of phases stands for phase h without an observation.
     """
     states, actions, phases = dynamics.rewards.shape[0], dynamics.rewards.shape[1], len(dynamics.phase_begin)
     key = ((s * actions + a) * states + s_next) * phases + phase
@@ -112,7 +112,7 @@ def find_entry(
     if table.entry_keys[slot] == key:
         return table.entry_values[slot]
     entry, rows, successors = table.entry_count, table.row_count, table.successor_count
-    if entry + 2 > len(table.entry_begin):  # the hash table has space for twice as many
+    if entry + 2 > len(table.entry_begin):  # the hash table has space for twice as many entries
         return FULL
     if not append_rows(dynamics, table, phase, s, a, s_next, state):
         table.row_count, table.successor_count = rows, successors

@@ -6,12 +6,12 @@ from monitor.exact.forward.answers cimport answer, push
 from monitor.exact.forward.counterfactual_rows cimport Dynamics
 from monitor.exact.forward.observation cimport TransitionTable, Context, Future
 
-# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+# Each use of a global name costs an attribute look-up in the module, unless the name is a C variable.
 cdef object EXACT
 
 
 cdef class Evaluator:
-    cdef object __weakref__  # for tests of what is freed
+    cdef object __weakref__  # lets tests check that an evaluator is freed
     cdef readonly object nominal, value_table, unrolled
     cdef readonly bint lazy
     cdef object _row_tables

@@ -24,7 +24,8 @@ from monitor.exact.forward.unroll import FIRST_COLUMN
 TRUE = 1
 
 Observed = tuple[int, int, int, float]
-"""The pair observed at an offset (-1: none), its successor (-1: not observed), and p* of the successor."""
+"""The pair observed at an offset (-1: none), its successor (-1: not observed), and the lower bound p* of its
+probability."""
 
 
 @dataclass(eq=False)
@@ -100,7 +101,7 @@ def observed_at(problem: IntervalProblem, states: Ints, actions: Ints, offset: i
 
 
 def least_observed(rows: RowBounds, row: int, successor: int) -> float:
-    """Return p* of an observed successor; 0 if the row lacks it."""
+    """Return the lower bound p* of an observed successor's probability; 0 if the row lacks the successor."""
     begin, end = rows.indptr[row], rows.indptr[row + 1]
     for k in range(begin, end):
         if rows.successors[k] == successor:

@@ -25,7 +25,7 @@ from monitor.logic import FALSE, TRUE, Automaton
 Transition = tuple[int, int, int, int]
 
 FIRST_COLUMN = 2
-"""Target of a transition: FALSE, TRUE, or FIRST_COLUMN + the index of a column."""
+"""Smallest target that is a column. The target of a transition is FALSE, TRUE, or FIRST_COLUMN + a column."""
 
 
 class Unrolled:
