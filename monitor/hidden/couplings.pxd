@@ -8,7 +8,7 @@ from monitor.hidden.readings cimport Readings, find_reading
 cdef long long FULL, BLOCK
 
 
-cdef class LatentTable:  # in the order of the dataclass: Cython takes it from here
+cdef class LatentTable:  # the order of the dataclass fields, because Cython takes the order from here
     cdef readonly const long long[::1] place, state, before, shown, reading, after, action
     cdef readonly const double[::1] weight
     cdef readonly const long long[::1] begin, number

@@ -208,12 +208,12 @@ def find(table: Couplings, seen: LatentTable, latent: int, place: int) -> int:
 
 
 def find_block(table: Couplings, key: int) -> int:
-    """Return the block of adjacent places for a key, or FULL. If there is none, an empty block is added."""
+    """Return the block of adjacent places for a key, or FULL. If the key has no block, an empty block is added."""
     slot = find_slot(table.keys, key)
     if table.keys[slot] == key:
         return table.values[slot]
     block = table.block_count
-    if block == len(table.blocks):  # the hash table has space for twice as many
+    if block == len(table.blocks):  # the hash table has space for twice as many blocks
         return FULL
     table.keys[slot], table.values[slot] = key, block
     for k in range(BLOCK):
@@ -296,7 +296,7 @@ def read_one(
 
 
 def add_decision(table: Couplings, action: int, after: int, chance: float) -> bool:
-    """Add a decision of the last key, or its probability if it is there already; return False if there is no space."""
+    """Append a decision, or add its probability to an equal decision of this entry; return False if no space."""
     count = table.decision_count
     for n in range(table.begin[table.key_count], count):
         if table.action[n] == action and table.after[n] == after:
@@ -323,7 +323,7 @@ def find_rows_of(table: Couplings, was: int, action: int, state: int) -> bool:
 def find_rows(table: Couplings, taken: int, other: int) -> int:
     """Return the rows of the pair `other`, given the true pair `taken`, or FULL. Rows that are not cached are computed.
 
-    Pairs are state * actions + action. If `taken` is larger than every pair, no pair was taken.
+    Pairs are state * actions + action. If `taken` is larger than every pair, no action was taken.
     """
     pairs = table.states * table.actions
     key = taken * pairs + other

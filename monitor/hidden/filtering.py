@@ -33,7 +33,7 @@ MAX_PLACES: Final = 10_000
 
 Weights = tuple[float, ...]
 NOTHING: Final[Weights] = ()
-"""Used instead of a belief if there is none, because states are observed but the memory of a policy is unknown."""
+"""No belief: states are observed, but the memory of a policy is unknown."""
 
 
 class Filter:
@@ -71,7 +71,8 @@ class Filter:
     def start(self, seq: int) -> Weights:
         """Return the belief before step `seq` of an episode in which nothing was observed so far.
 
-        Return NOTHING if there is no such belief, or if a recurrent network may have too many memories there.
+        Return NOTHING if the model has no `initial`, or if a recurrent network may have too many memories before the
+        step.
         """
         model = self.model
         if model.initial is None:
@@ -195,7 +196,7 @@ class Filter:
     def _explained(
         self, before: Weights, pair: Pair, acting: Reader | None
     ) -> tuple[Belief, LatentSteps, Floats] | None:
-        """Return a belief, and the possible explanations of a pair with their probabilities [n]; None if impossible."""
+        """Return a belief, and the possible explanations of a pair with probabilities [n]; None if there is none."""
         belief, policy = self.read(before), acting or self.nominal
         # A policy that began with memory 0 at its takeover has another memory than if it had watched from the start.
         restarted = policy.remembers and not policy.shadows and policy is not self.nominal
@@ -212,7 +213,7 @@ class Filter:
         return {reader: np.zeros(count, np.int64) for reader in self._rememberers}
 
     def _plain(self, states: Ints, memories: Mapping[Reader, Ints], weights: Floats) -> Weights:
-        """Return a belief as plain data; equal places of [n] are merged. Raises LimitError beyond `MAX_PLACES`."""
+        """Return a belief as plain data; equal places are merged. Raises LimitError beyond `MAX_PLACES`."""
         networks = [reader for reader in self._rememberers if reader.width]
         number = states
         for reader in self._rememberers:

@@ -12,7 +12,7 @@ cdef class Nodes:
     cdef readonly const long long[::1] live, local
 
 
-cdef class Edges:  # in the order of the dataclass: Cython takes it from here
+cdef class Edges:  # the order of the dataclass fields, because Cython takes the order from here
     cdef readonly const long long[::1] begin, latent, rank
     cdef readonly const double[::1] chance
 

@@ -70,8 +70,9 @@ class Part:
     """Columns in which one policy acts, and the policy's decisions.
 
     The decisions for step g begin at `found[first[g]]`, by node. `begin` to `end`: the columns; `offset_begin` to
-    `offset_end`: the offsets whose rewards are collected. `push_apart` writes `chosen[depends, first[g]:]`, the nodes
-    of step g whose rows depend on the true successor (1) or do not (0), and their number, `count[depends, g]`.
+    `offset_end`: the offsets whose rewards are collected. `push_apart` divides the nodes of step g by whether their
+    rows depend on the true successor (`depends`: 1 or 0). It writes them to `chosen[depends, first[g]:]`, and their
+    number to `count[depends, g]`.
     """
 
     table: Couplings

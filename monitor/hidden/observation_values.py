@@ -59,7 +59,7 @@ class HiddenWorld:
         self.tails, self.tables = Tails(self.nominal, self._automata), Tables(self.filter)
 
     def forget_if_full(self) -> None:
-        """Clear all tables if the table of a network is full. A stream has no end, so it may need ever new memories."""
+        """Clear all tables if the table of a network is full. A stream may need any number of memories."""
         if any(network.full for network in self._networks):
             for network in self._networks:
                 network.forget()
@@ -69,7 +69,7 @@ class HiddenWorld:
             self._begin()
 
     def change(self, reference: InterventionRef) -> Change:
-        """Return the change that an intervention of a formula makes."""
+        """Return the `Change` that an intervention of a formula describes."""
         match reference.kind:
             case "nominal":
                 return Change()

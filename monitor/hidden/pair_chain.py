@@ -143,7 +143,7 @@ class PairChain:
                 yield from zip(*(each[weights > 0.0].tolist() for each in found), strict=True)
 
     def _at_last(self) -> Nodes:
-        """Return the nodes at the last pair. The chain goes on from its newest pair, or from the oldest start point."""
+        """Return the nodes at the last pair, and advance the chain to it."""
         nodes = self._begin()
         while self._at < self._trace.last:
             nodes = self._advance()
@@ -271,14 +271,14 @@ class PairChain:
         return first, self._part(nodes, seen, self._couplings[-1], (split, high, over, collected))
 
     def _part(self, nodes: Nodes, seen: LatentTable, couplings: Couplings, its: tuple[int, int, int, int]) -> Part:
-        """Return the part with these columns and offsets. A part without columns needs no decisions."""
+        """Return a part; `its`: first and last (exclusive) column, then offset. An empty part needs no decisions."""
         acts = its[0] < its[1] or its[2] < its[3]
         first, found = self._located(couplings, nodes, seen) if acts else (NONE, NONE)
         chosen, count = np.empty((2, len(found)), np.int64), np.empty((2, len(first)), np.int64)
         return Part(couplings, first, found, chosen, count, *its)
 
     def _located(self, couplings: Couplings, nodes: Nodes, seen: LatentTable) -> tuple[Ints, Ints]:
-        """Return where the decisions of each step begin, and the decisions, for all nodes of the step's place."""
+        """Return `Part.first` and `Part.found`: the decisions for each latent step and each node of its place."""
         known = self._found.get(couplings)
         if known is not None and known[0] is seen and known[1] is nodes and known[2] == couplings.epoch:
             return known[3], known[4]
@@ -337,7 +337,7 @@ class PairChain:
         states, after = np.asarray(nodes.other)[node] // size, np.asarray(part.table.after)[decision]
         places = states * len(live) + self._policy.numbered(live, after)
         different, which = np.unique(places, return_inverse=True)
-        # A node without weight in a column needs no value in this column, and the value may be expensive.
+        # A value may be expensive, so it is not computed for a node without weight in the column.
         wanted = np.zeros((max(len(different), 1), self._trace.model.actions, len(columns)), np.bool_)
         chosen, at = np.nonzero(np.asarray(nodes.weights)[node, part.begin : part.end])
         wanted[which[chosen], np.asarray(part.table.action)[decision][chosen], at] = True

@@ -71,10 +71,10 @@ class Readings:
         return self.count - 1
 
     def live(self, memories: Ints) -> Ints:
-        """Return the memories to number if `memories` are possible: for a table all memories, for a network `memories`.
+        """Return the distinct memories in `memories`, in the order of their indices; for a table, all its memories.
 
-        Their order depends on their contents, not on which was found first. So sums in this order have the same bits in
-        every process.
+        The order depends on the contents of the memories, not on which memory was found first. So sums in this order
+        have the same bits in every process.
         """
         if self.listed:
             return self.everything

@@ -59,7 +59,7 @@ class Tables:
         return self._sums
 
     def positions(self, states: Ints, memories: int) -> tuple[Ints, Ints]:
-        """Return the states whose values are computed if `states` are needed: all states of a small model.
+        """Return the states whose values are computed if `states` are needed: all states if the model is small.
 
         Place number state * memories + memory stands for a state with a policy's memory. Also return the index of each
         place among the places of the returned states.

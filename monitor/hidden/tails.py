@@ -58,7 +58,7 @@ class Tails:
         return self._tails[key]
 
     def evaluators(self, model: MDP, first: Reader, then: Reader, end: int | None) -> Evaluators:
-        """Return the evaluators for a policy that acts first and one that acts later; `end`: the absorbing state."""
+        """Return the evaluators for the policy `first`, followed by the policy `then`; `end`: the absorbing state."""
         key = (model, first, then, end)
         if key not in self._evaluators:
             ended = replace(model if end is None else model.with_absorbing(end), emissions=None)

@@ -73,7 +73,7 @@ class Trace:
     def extend(self, path: Sequence[Pair], acting: Sequence[Reader], beliefs: Sequence[Weights], added: int) -> None:
         """Process a path whose last `added` pairs are new.
 
-        If all pairs are new, the path is another one. Raises PathError.
+        If all pairs are new, this is another path. Raises PathError.
         """
         if added >= len(path):
             self.first += len(self._held)
