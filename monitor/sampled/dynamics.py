@@ -61,7 +61,7 @@ class ParticleDynamics(Protocol):
         ...
 
     def beyond(self, given: Given) -> Given:
-        """Return the information about the noise of the next step, from that about a step with an unknown outcome."""
+        """Return the information about the noise of the next step; `given`: that of a step of unknown outcome."""
         ...
 
     def inputs(self, keys: Keys, given: Given) -> tuple[float, ...] | Floats:
@@ -201,7 +201,7 @@ class WorldDynamics:
         return moved
 
     def unrecorded(self, keys: Keys, states: Floats, actions: Ints, given: _Known) -> Bools:
-        """Return for which particles the world extrapolates. To repeat the observed step is no extrapolation."""
+        """Return for which particles the world extrapolates. Repeating the observed step is no extrapolation."""
         if not self.world.learned_from:
             return np.zeros(len(states), dtype=np.bool_)
         found = self.world.unrecorded(states, actions, self.inputs(keys, given))

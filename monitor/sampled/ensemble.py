@@ -27,7 +27,7 @@ LabelFunction = Callable[[int, AnyArray, Ints], Ints]
 """(offset, states [n], actions [n]) -> label sets [n], as bit masks."""
 
 MAX_DENSE_COLUMNS = 1 << 6
-"""Largest number of possible label sets for which a step table has a column for each: 50 MB for 200,000 obligations."""
+"""Up to this number of possible label sets, a step table has one column for each: 50 MB for 200,000 obligations."""
 
 
 @dataclass(frozen=True)

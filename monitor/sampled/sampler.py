@@ -220,7 +220,7 @@ class _SampledWorld:
         return ensemble
 
     def _advance(self, ensemble: Ensemble, observed: int) -> int:
-        """Advance over the path's transitions from number `observed` on; return how many are then observed.
+        """Advance over the path's transitions from number `observed` on; return the number of the first one left.
 
         If the particles are not apart, stop at the first transition that needs noise.
         """

@@ -28,7 +28,7 @@ from monitor.worlds import CheckedWorld
 
 @dataclass(frozen=True)
 class Ending:
-    """An episode has terminated in `state`, `until` offsets after the intervention state."""
+    """End of an episode: it has terminated in `state`, `until` offsets after the intervention state."""
 
     state: State
     until: int
