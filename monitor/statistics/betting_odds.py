@@ -1,4 +1,4 @@
-"""What a bet on a transition depends on: the model's probability, and the counts of the observed transitions.
+"""Data on which a bet on a transition depends: the model's probability, and the counts of observed transitions.
 
 `monitor.statistics.model_betting` defines the bets. Compiled.
 """
@@ -38,9 +38,10 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class TransitionOdds:
-    """A transition of the model, with what the bets on it need.
+    """A transition of the model, with the numbers that bets on it need.
 
-    `odds`: 1/p. `flatter`, `sharper`: the factors q/p of the bets with these names. `given`: the row is known exactly.
+    `odds`: 1/p. `flatter`, `sharper`: the factors q/p of the bets with these names. `given`: whether the row is known
+    exactly.
     """
 
     def __init__(self, row: int, index: int, odds: float, flatter: float, sharper: float, *, given: bool) -> None:
@@ -53,7 +54,7 @@ class TransitionOdds:
 
 
 class Odds:
-    """Cache of the model's odds. They are computed when a transition occurs, and dropped if another needs their place.
+    """Cache of the odds of transitions. The odds are computed when the transition occurs; later ones may replace them.
 
     `starts`, `successors`, `probabilities`: as for `ModelTest`. `dense`: whether counts of transitions are arrays.
     """

@@ -68,7 +68,7 @@ def mean(values: Floats, clusters: Ints, error: float = ERROR) -> Estimate:
 
 
 def frequency(happened: Bools, clusters: Ints, error: float = ERROR) -> Estimate:
-    """Return the fraction of n cases that happened; `clusters` [n]: the cluster of each case. See `proportion`."""
+    """Return the fraction of n cases with an event; `clusters` [n]: the cluster of each case. See `proportion`."""
     return proportion(*_sums(happened.astype(np.float64), clusters), error)
 
 

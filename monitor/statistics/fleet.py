@@ -13,7 +13,8 @@ To locate a contradiction, use `wrong_rows` (`monitor.statistics.row_tests`) and
 (`monitor.statistics.e_bh`). The future number of agents is unknown. So the n-th agent to make a transition has the
 weight `part_of(n)`, which is fixed before its first step. The weights of any number of agents sum to at most 1. The
 evidence of an agent is the highest wealth of its own bets, adjusted by `e_bh.adjusted`. For this reason the noises of
-agents may depend on each other, a list may be read at any time, and a rejected agent stays rejected.
+agents may depend on each other, the list of rejected agents may be read at any time, and a rejected agent stays
+rejected.
 
 Compiled.
 """
@@ -215,9 +216,9 @@ def joined_fleets(states: Sequence[FleetState]) -> FleetState:
     """Join several fleets to one fleet with all their agents. No agent may be tested in more than one fleet.
 
     The product over all agents is the product of the fleets' products, so it is still a supermartingale. Losses of
-    forgotten agents are factors of at most 1. So if several fleets have the same loss, this can only make a rejection
-    harder. If one fleet has rejected the model, the joined fleet has too. Counts may be combined in any way, because
-    they are all known before the next step. Agents get new numbers by `joined_number`.
+    forgotten agents are factors of at most 1. So a loss that several fleets contain can only make a rejection harder.
+    If one fleet has rejected the model, the joined fleet has too. Counts may be combined in any way, because they are
+    all known before the next step. Agents get new numbers by `joined_number`.
     """
     counts: dict[int, int] = {}
     for state in states:

@@ -92,7 +92,7 @@ class IntervalOdds(Odds):
         return float(against(self.bet, lower, upper, index - start, self._turns))
 
     def index_of(self, row: int, successor: int) -> int:
-        """Return the index of a transition, else of the entry for unrecorded successors, else -1."""
+        """Return the index of a transition; if the row lacks it, of the entry for unrecorded successors; else -1."""
         index = Odds.index_of(self, row, successor)
         return self.unrecorded[row] if index < 0 <= self.unrecorded[row] else index
 

@@ -5,8 +5,8 @@ probabilities, except for a fraction `impossible` of them. In a learned model, t
 row's bounds. The wealth of a row is the mean of two bets. Each is an e-process that may begin at any visit, as in
 `monitor.statistics.model_betting`:
 
-- `learned` uses counts of this row alone, which are halved at `ROW_MEMORY`. This memory is longer than the memory of
-  the test of the model, because a small deviation takes many visits.
+- `learned` uses counts of this row alone, which are halved after `ROW_MEMORY` visits. This memory is longer than the
+  memory of the test of the model, because a small deviation takes many visits.
 - `missing` bets that steps with probability 0 in the row occur at `MISSING` times the permitted rate. If the row has
   bounds, `learned` covers its unrecorded successors, and the factor of `missing` is 1.
 

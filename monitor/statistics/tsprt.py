@@ -24,9 +24,9 @@ from monitor.statistics.samples import sample_array
 from monitor.statistics.strength import Strength, first_crossing
 
 NODES = np.arange(-50.0, 9.0, 0.35)
-"""Nodes of the integral in `log_moment`, in widths from the peak. To the left, the integrand decreases like exp(m u),
-slowest for m = 2. To the right, it decreases faster than a Gaussian. It is analytic in a strip, so the sum converges
-exponentially."""
+"""Nodes of the integral in `log_moment`: distances from the peak, in units of the peak's width. To the left, the
+integrand decreases like exp(m u), slowest for m = 2. To the right, it decreases faster than a Gaussian. It is analytic
+in a strip, so the sum converges exponentially."""
 SLACK = 1e-9
 """Relative distance from the threshold within which rounding may put a bound on the wrong side of it."""
 ROWS = 1 << 12
