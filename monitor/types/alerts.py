@@ -46,9 +46,9 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     helps_now: bool | None
     """True if handing over now meets the goal and carrying on does not. For `handover(...)`: true if handing over now
     meets the goal, so that it is not too late. For a comparison of `delta(policy,nominal)@0`: true if it holds. `null`:
-    not known, for one of four reasons: the formula is blind (`model_doubt` only replaces false); the verdict has no
-    `profile`; a `delta` was sampled; or the answer depends on pairs that were never recorded. On a learned model it is
-    false only if the credible band excludes the opposite and no problem with the model is known.
+    not known, for one of four reasons: the formula is blind (but with the reason `model_doubt`, true stays true); the
+    verdict has no `profile`; a `delta` was sampled; or the answer depends on pairs that were never recorded. On a
+    learned model it is false only if the credible band excludes the opposite and no problem with the model is known.
     """
     latest_useful: int | None
     """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: it would have

@@ -19,7 +19,7 @@ missed, and the deployed policy would have missed it too.
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
-    """Result of one message. `lag`: receive time minus the agent's time, in seconds; None if the agent sent none."""
+    """Result of one message. `lag`: receive time minus the agent's time, in seconds; None if the agent sent no time."""
 
     agent: str
     result: MessageResult

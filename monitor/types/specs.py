@@ -51,7 +51,7 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     """The bad answer. If absent: `regret` for `regret(...)`, else `fails`. `unavoidable` also fires on regret."""
     step: Annotated[float, Meta(ge=0)] = 0.05
     """While the alarm fires, a new revision is published when the value differs from the last published value by more
-    than this.
+    than `step`.
     """
     only_if: AlarmOnlyIf | None = None
     """If `robust`, a bad verdict counts only if no model in its widest band changes it; any other bad verdict is
@@ -88,7 +88,7 @@ class Sampling(msgspec.Struct, frozen=True):
     error_alpha: Rate = 0.05
     """Probability that a reported interval misses the true value."""
     limit: Positive = 20_000
-    """Maximum number of samples of a quantity; a quantity that is open after them is undecided."""
+    """Maximum number of samples of a quantity; a quantity that these samples do not decide is undecided."""
     rewards: tuple[float, float] | None = None
     """Smallest and largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
@@ -212,6 +212,6 @@ class TrustSettings(msgspec.Struct, frozen=True):
     enabled: bool = True
     """If false, the model is not tested."""
     acknowledged: Mapping[str, str] = {}
-    """Agent, or `*` for all agents -> why its rejection is settled. A new or changed text restarts the test, also on
-    reload.
+    """Agent, or `*` for all agents -> why the rejection of the model is acknowledged. A new or changed text restarts
+    the test, also on reload.
     """
