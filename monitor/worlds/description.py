@@ -17,7 +17,7 @@ class Ranges:
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self._features = features
-        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # finite ends find infinity too
+        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # finite, so infinity is outside
         self._high = np.array([min(each.high, LARGEST_NUMBER) for each in features])
         self._whole = np.flatnonzero([each.whole for each in features])
         self._any = (self._low.max(), self._high.min()) if features and not len(self._whole) else (np.inf, -np.inf)

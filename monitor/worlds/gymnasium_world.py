@@ -16,11 +16,11 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.simulator_world import SimulatorWorld
 
 COMPARED: Final = 1000
-"""Number of free steps of the environment; a new world is compared with each of them."""
+"""Number of steps that the environment runs by itself; a new world is compared with each of them."""
 
 
 class _Run(NamedTuple):
-    """A step of the environment in a free run; `ended`: whether the environment terminated."""
+    """A step that the environment runs by itself; `ended`: whether the environment terminated."""
 
     state: Floats
     action: int

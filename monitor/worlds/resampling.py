@@ -2,7 +2,7 @@
 
 This is a nearest-neighbour bootstrap (Lall & Sharma, "A nearest neighbor bootstrap for resampling hydrologic time
 series", 1996) of whole stretches. A draw selects one of the recorded steps whose inputs are nearest to the last
-observed inputs. It then continues like this recording, so that the course of a day, for example, is preserved.
+observed inputs. The draw then continues like this recording, so that the course of a day, for example, is preserved.
 """
 
 from __future__ import annotations
