@@ -6,7 +6,7 @@ cdef Py_ssize_t FEW
 cdef double INFINITY
 
 
-cdef class RowMemory:  # in the order of the dataclass: Cython takes it from here
+cdef class RowMemory:  # the order of the dataclass fields, because Cython takes the order from here
     cdef readonly double[::1] keys
     cdef readonly long long[::1] order
     cdef readonly double[::1] p, q, after

@@ -92,9 +92,9 @@ def row_bounds(
     """Return lower and upper bounds, each [K], of the counterfactual row over a class of causal models.
 
     `any`: every mechanism with these two rows (Frechet bounds). `stable`: the mechanisms that change the outcome only
-    to one that became relatively more likely. The upper bounds of all others (but i) are then 0, which raises some
-    lower bounds. Do not use this function for the observed state, action and model: there the outcome is certain under
-    every causal model.
+    to one that became relatively more likely. All other outcomes except i then have the upper bound 0, which raises
+    some lower bounds. Do not use this function for the observed state, action and model: there the outcome is certain
+    under every causal model.
     """
     states, q = target
     p, lower, upper = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
