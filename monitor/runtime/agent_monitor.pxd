@@ -6,7 +6,7 @@ from monitor.statistics.model_betting cimport ModelTest
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.session cimport Session
 
-# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+# Each use of a global name costs an attribute look-up in the module, unless the name is a C variable.
 cdef object Break, End, Ended, Step
 
 

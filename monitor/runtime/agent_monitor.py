@@ -122,7 +122,7 @@ class AgentMonitor:
                         formula.steps += 1
                     if session.pending and isinstance(session.pending[0], End):
                         left += 1
-                        continue  # The last step is evaluated once, at the episode's end, when its kind is known.
+                        continue  # The last step is evaluated with `End`, which says how the episode ended.
                     live = live_since is not None and since > live_since and not event.late
                     if live and self._more_steps():
                         notices += [notice for formula in self._formulas for notice in formula.skip(now)]

@@ -5,7 +5,7 @@ from monitor.runtime.trust cimport ModelTrust
 from monitor.stream.session cimport Session
 from monitor.stream.timer_queue cimport TimerQueue
 
-# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+# Each use of a global name costs an attribute look-up in the module, unless the name is a C variable.
 cdef object TURN, Received, deque
 
 

@@ -6,7 +6,7 @@ from monitor.exact.verdict cimport is_missed
 from monitor.stream.path cimport SlidingPath
 
 
-@cython.no_gc  # it refers to nothing that could refer to it, and there are thousands
+@cython.no_gc  # nothing to which it refers can refer back to it, and there are thousands of objects
 cdef class SharedVerdict:
     cdef readonly object verdict, assessment
     cdef readonly bint quiet

@@ -28,7 +28,7 @@ TRIAL: Final = 8192
 """After this many verdicts, and whenever all are removed, it is decided whether to go on sharing."""
 
 WORTHWHILE: Final = 1 / 16
-"""Sharing ends if less than this fraction of the verdicts was found here."""
+"""Sharing ends if less than this fraction of the verdicts was found among the shared ones."""
 
 Key = tuple[tuple[tuple[int, int | None], ...], bool]
 
