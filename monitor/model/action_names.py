@@ -79,7 +79,7 @@ class ActionNames:
 
     @property
     def order(self) -> list[str]:
-        """A sentence on the assumed order of a policy's scores; none if numbers of actions are their indices."""
+        """A sentence on the assumed order of a policy's scores; no sentence if numbers of actions are indices."""
         return [] if self.by_index else [f"column k is the k-th of the actions {_few(self.names)}"]
 
     def expected(self) -> str:

@@ -50,7 +50,7 @@ class Counts:
         return total
 
     def given(self, lo: int, hi: int, rows: slice) -> Counts:
-        """Return the counts after `rows`, which had the entries lo to hi, became given rows of one entry each."""
+        """Return the counts for a model in which `rows` (entries lo to hi) became given rows of one entry each."""
         size = rows.stop - rows.start
         order = self.order.copy()
         order[rows] = 0
