@@ -22,7 +22,7 @@ Takeover = Literal["shadow", "reset"]
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy without memory. `table`: an action, or a distribution over actions, for each value that it `sees`.
+    """A policy without memory. `table`: for each observation or state (`sees`), an action or a distribution of actions.
 
     On a model with hidden states, a table alone is a policy that sees the observation.
     """

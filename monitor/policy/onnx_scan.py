@@ -1,8 +1,9 @@
 """Safety scan of an ONNX file: its protobuf bytes are checked before anything executes them.
 
 A policy is identified by the SHA-256 of one file, so all data must be in this file. But onnxruntime silently reads
-external tensor data from files beside it, or from the working directory if it is given bytes. Operators outside the
-standard would need other code, and operators that draw random numbers cannot be described by a table.
+external tensor data from files beside the ONNX file, or from the working directory if the network is passed as bytes.
+Operators outside the standard would need other code, and operators that draw random numbers cannot be described by a
+table.
 
 Also, a small file must not run without end or fill the memory. In ONNX, repetition and branching are graphs inside a
 node (Loop, Scan, If, SequenceMap, and whatever later versions add), and work is multiplied by functions that call
@@ -71,7 +72,7 @@ def refuse_unsafe(content: bytes, where: str) -> None:
 
 @dataclass
 class _Found:
-    """Findings of the scan. `problem` is the mildest kind of finding, reported only if nothing worse is raised."""
+    """Findings of the scan. `problem`: a finding that is reported only if the scan raises no error itself."""
 
     nodes: int = 0
     problem: str = ""
