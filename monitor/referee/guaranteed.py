@@ -38,8 +38,9 @@ MOST_LABELS = 8
 class ActionBranch:
     """One action of a node, with its weight.
 
-    `after`: the next residual. `box`: the possible rows. `observed`: p* of the transition observed here, 1 if none was
-    observed. `rewards`: least and greatest reward of this step for each successor, empty if the reward does not count.
+    `after`: the next residual. `box`: the possible rows. `observed`: the least probability p* of the transition
+    observed here, 1 if none was observed. `rewards`: least and greatest reward of this step for each successor, empty
+    if the reward does not count.
     """
 
     weight: float
@@ -142,7 +143,7 @@ class Guaranteed:
         return lambda atom: isinstance(atom, Label) and bool(known[atom.name][state])
 
     def _row(self, world: World, state: int, action: int) -> tuple[Box, float]:
-        """Return the box of the row at the current offset, and p* of the transition observed there."""
+        """Return the box of the row at the current offset, and the least probability p* of the observed transition."""
         model = world.now.model
         if len(world.seen) < 2:
             return self._box(model, state, action), 1.0

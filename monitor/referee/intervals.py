@@ -22,7 +22,7 @@ from monitor.model.mdp import MDP
 Box = dict[int, tuple[float, float]]
 """Successor -> least and greatest probability."""
 TINY = 1e-200
-"""Smallest p* used; every smaller p* allows the same rows."""
+"""Smallest probability p* (rule 2) used; every smaller p* allows the same rows."""
 
 
 def box_of(model: MDP, state: int, action: int, delta: float) -> Box:
@@ -90,8 +90,8 @@ def least_probability(box: Box, outcome: int) -> float:
 def extreme(box: Box, values: Mapping[int, float], *, largest: bool, observed: float = 1.0) -> float:
     """Return the largest (smallest) mean of `values` over the rows x of rule 2; without observation, over the box.
 
-    `observed`: p*. The best successors come first. Each successor gets its lower bound, and then more, up to its upper
-    bound, from the probability that is not used by the lower bounds.
+    `observed`: the least probability p* of the observed outcome. The best successors come first. Each successor gets
+    its lower bound, and then more, up to its upper bound, from the probability that is not used by the lower bounds.
     """
     wanted = left = max(observed, TINY)
     spare = max(1.0 - sum(low for low, _ in box.values()), 0.0)

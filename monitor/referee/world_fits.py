@@ -60,7 +60,7 @@ def _range(goal: Goal) -> Band:
 
 
 def _band(answers: Sequence[Floats], level: float, least: float, most: float) -> Band:
-    """Return the band of M means, minus and plus `ERRORS` standard errors. Ends are at the positions p (M + 1)."""
+    """Return the band of M means -/+ `ERRORS` standard errors; the p-quantile is at position p (M + 1)."""
     lows, highs = [], []
     for drawn in answers:
         mean = sum(drawn.tolist()) / len(drawn)
