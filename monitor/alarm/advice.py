@@ -103,7 +103,7 @@ class Advice:
         return f"{DO[change.kind].format(short)} now"
 
     def without(self, blind: BlindReason | None) -> str:
-        """Return the value of carrying on, unless handing over is known to be better or another sentence gives it."""
+        """Return the value of carrying on, unless handing over is known to be better, or another sentence says it."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
                 if not advises(blind) or test.holds(own):

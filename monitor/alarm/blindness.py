@@ -21,7 +21,7 @@ class Blindness(msgspec.Struct, frozen=True):
     marks results. The path is then intact, steps are evaluated, and alarms advance as usual. `ready`: whether the
     monitor still counts as ready, because the reason does not lie in the monitor itself. `alert`: the alert of
     `deploy/prometheus/cfmon.rules.yml` that reports it. `complete`: whether an overview may still say "none", because
-    nothing that needs an evaluation is without one. `advises`: whether alerts still advise what to do now.
+    everything that needs an evaluation has been evaluated. `advises`: whether alerts still advise what to do now.
     """
 
     words: str

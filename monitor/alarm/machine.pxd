@@ -1,5 +1,5 @@
 # The C types of `machine.py`.
-# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+# Each use of a global name costs an attribute look-up in the module, unless the name is a C variable.
 cdef object NOTHING, UNRECORDED, replace
 
 cpdef assess(verdict, spec)

@@ -119,7 +119,7 @@ class Subject:
         return f"P({words}{since})" if isinstance(measure, Probability) else f"expected reward({words}{since})"
 
     def _in_words(self, path: Formula) -> str | None:
-        """Return the most common goals in words; None for any other goal, which is quoted."""
+        """Return a goal in words if it has one of the most common forms; otherwise None, and the goal is quoted."""
         if isinstance(path, Until) and (late := handover_goal(Goal(WorldRef(), Probability(path)))) is not None:
             return f"too late for {noun(self.short(late.world.change))} within {steps(path.high)}"
         match path:

@@ -72,9 +72,9 @@ def tell(
 
     The state `fired` describes the step at which the alarm fired, as the alarm's picture does, and gives no advice.
     `path_length`: number of pairs of the verdict's path; 0 if unknown, so that the sentences do not say how many steps
-    ago an `@-k` was. `seq`: step of the verdict. `worst`: the worst value since the alarm fired, which a resolved alarm
-    says; None if unknown. If the summary would be too long, names are shortened and the least
-    important words are left out.
+    ago an `@-k` was. `seq`: step of the verdict. `worst`: the worst value since the alarm fired, which the summary of a
+    resolved alarm gives; None if unknown. If the summary would be too long, names are shortened and the least important
+    words are left out.
     """
     pairs = path_length if verdict.offset < 0 else 0  # otherwise no sentence depends on it
     past: Final = "before" if state == "fired" else "ago"
