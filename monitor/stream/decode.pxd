@@ -3,7 +3,7 @@ cimport cython
 from monitor.stream.encoding cimport unpack
 
 
-# Names of the module are looked up as attributes of it each time, unless they are C variables.
+# Each use of a global name costs an attribute look-up in the module, unless the name is a C variable.
 cdef object _INFINITE, _KEYS, _MAX_INT, _MAX_SEQ, _MAX_TIME, Observation
 
 @cython.locals(fields=dict, plain=bint)

@@ -41,7 +41,7 @@ class HiddenAdapter(Adapter):
         now: Instant,
         late: bool,  # noqa: FBT001
     ) -> tuple[BufferedMessage, InputError | None]:
-        """Return what `Adapter.entry` returns for the observation without the true state, on which nothing depends."""
+        """Return the result of `Adapter.entry` for the observation without the true state, which must not matter."""
         return super().entry(self.without_truth(observation), now, late)
 
     def without_truth(self, observation: Observation) -> Observation:

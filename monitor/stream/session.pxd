@@ -6,8 +6,8 @@ from monitor.stream.adapter cimport Adapter
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.reorder_buffer cimport ReorderBuffer
 
-# A name of the module is looked up as an attribute of it each time, unless it is a C variable. Those in annotations of
-# structs cannot be: msgspec would not find them.
+# Each use of a global name costs an attribute look-up in the module, unless the name is a C variable. Names in
+# annotations of structs cannot be C variables, because msgspec would not find them.
 cdef object NOT_TAKEN_OVER, UNKNOWN_POLICY, Deviates, OffPolicy, Received
 
 
