@@ -19,7 +19,7 @@ Signs = npt.NDArray[np.int8]
 Words = npt.NDArray[np.uint64]
 
 Array = TypeVar("Array", bound=AnyArray)
-"""An array that keeps its type."""
+"""Type of an array: a function that takes an `Array` and returns an `Array` keeps its element type."""
 
 
 def longer(array: Array, length: int) -> Array:
@@ -35,7 +35,7 @@ def longer(array: Array, length: int) -> Array:
 
 
 def single_if_exact(values: Floats) -> Reals:
-    """Return numbers as 32-bit floats if these represent all of them exactly, else as 64-bit floats.
+    """Return `values` as 32-bit floats if every value is exact in 32 bits, else as 64-bit floats.
 
     The result is little-endian and contiguous.
 

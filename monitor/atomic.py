@@ -1,7 +1,8 @@
-"""Files and folders that appear whole or not at all, and are on the disk by then.
+"""Write files and folders atomically and durably: they appear complete and already on the disk, or not at all.
 
-They are written in a hidden folder beside their place and then renamed. A process that is killed leaves the hidden
-folder behind, without the lock that it held on it: whoever writes to the same place next removes it, and no other.
+They are written in a hidden folder in the target's folder, and then renamed. The process holds a lock on its hidden
+folder. A killed process leaves an unlocked hidden folder, and the next process that writes to the same place removes
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _held: Final[set[Path]] = set()
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file, or replace it, as a whole and durably; to a device or a pipe as it is. Raises OSError."""
+    """Write or replace a file atomically and durably; write directly to a device or a pipe. Raises OSError."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         with path.open("wb") as stream:
@@ -35,15 +36,16 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes], *, mode: int | None = None, tidy: bool = True) -> None:
-    """Write files, or replace them, each as a whole and durably, in order; none if there is an error before the first.
+    """Write or replace files in order, each atomically and durably.
 
-    All contents are on their way to the disk before the first is waited for, so they share its transactions.
+    An error while the contents are written leaves all files as they were. The disk receives all contents before this
+    function waits for the first, so the files share transactions of the file system.
 
     Args:
-        folder: their folder.
-        contents: by name.
-        mode: their access rights; None: those of the file that is replaced, else as the process's mask says.
-        tidy: look for what a killed process left in the folder, and remove it.
+        folder: folder of the files.
+        contents: name -> content.
+        mode: access rights; None: the replaced file's rights, or the rights by the process's umask for a new file.
+        tidy: first remove what killed processes left in the folder.
 
     Raises OSError.
     """
@@ -62,9 +64,10 @@ def write_files(folder: Path, contents: Mapping[str, bytes], *, mode: int | None
 
 @contextmanager
 def new_path(target: Path) -> Iterator[Path]:
-    """Yield a hidden path for a file or a folder; after the block it is put on the disk and renamed to `target`.
+    """Yield a hidden path for a new file or folder; after the block, flush it to the disk and rename it to `target`.
 
-    A file replaces one of that name; a folder does not. After an error nothing is left. Raises OSError.
+    A file replaces an existing file; a folder replaces at most an empty folder. After an error nothing is left. Raises
+    OSError.
     """
     with hidden_folder(target.parent) as hidden:
         path = hidden / target.name
@@ -76,9 +79,9 @@ def new_path(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def hidden_folder(place: Path, *, tidy: bool = True) -> Iterator[Path]:
-    """Make a hidden folder in `place`, which other users cannot read; remove it after the block with all in it.
+    """Make a hidden folder in `place` that other users cannot read; remove it and its content after the block.
 
-    `tidy`: remove those first that killed processes left there. Raises OSError.
+    `tidy`: first remove hidden folders that killed processes left there. Raises OSError.
     """
     if tidy:
         remove_abandoned(place)
@@ -93,7 +96,7 @@ def hidden_folder(place: Path, *, tidy: bool = True) -> Iterator[Path]:
 
 
 def remove_abandoned(place: Path) -> None:
-    """Remove the hidden folders of processes that have ended without removing them: ours, and not locked."""
+    """Remove hidden folders that processes of this user left when they were killed, which no process locks."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             if _NAME.match(entry.name):
@@ -116,7 +119,7 @@ def _locked(place: Path) -> tuple[Path, int]:
             descriptor = _open_folder(folder)
         except FileNotFoundError:  # removed before it was locked
             continue
-        with contextlib.suppress(OSError):  # where a file system has no locks, nobody removes anything
+        with contextlib.suppress(OSError):  # on a file system without locks, left folders are never removed
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if folder.exists():
             return folder, descriptor
@@ -163,7 +166,7 @@ def _begin_writing(file: FileIO, content: bytes) -> None:
 
 
 def _sync_all(path: Path) -> None:
-    """Flush a file to the disk, or a folder with all in it."""
+    """Flush a file to the disk, or a folder with its content."""
     if path.is_dir():
         for inner in path.iterdir():
             _sync_all(inner)

@@ -1,4 +1,4 @@
-"""Errors, named by whose fault they are.
+"""Errors, named by the input that causes them.
 
 Every error a user can cause derives from `MonitorError` and says what is wrong, where, and how to fix it.
 Any other exception that leaves the package is a bug.

@@ -1,4 +1,4 @@
-"""Limit of the memory that reading a file may take. Impure."""
+"""Limit the memory that reading a file may take."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Final
 from monitor.errors import RecordingError
 
 MEMORY: Final = 1 << 30
-"""Bytes of memory that may be taken to read a batch, in address space, beyond what the process has."""
+"""Maximum bytes of address space that reading a batch may add to the process."""
 
 
 @contextmanager
 def bounded(path: Path, memory: int | None = None) -> Iterator[None]:
-    """Limit the memory that reading takes to so many bytes more than there are now; RecordingError if it takes more.
+    """Limit the bytes that the block may add to the process's memory. Raises RecordingError if it needs more.
 
-    `memory`: None: `MEMORY`.
-
-    Readers that trust a file's sizes allocate what it declares. The limit is one of the address space, of the process.
+    `memory`: maximum bytes; None: `MEMORY`. The limit is on the address space of the whole process. Without it, a
+    reader that trusts the sizes in a file would allocate whatever the file declares.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     memory = MEMORY if memory is None else memory

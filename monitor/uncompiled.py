@@ -1,7 +1,7 @@
-"""Kernels that run as Python: without machine code, or with `MONITOR_UNCOMPILED=1`, for debuggers and coverage.
+"""Run the kernels as Python: if they are not compiled, or with `MONITOR_UNCOMPILED=1` for debuggers and coverage.
 
-The modules that have a `.pxd` file beside them are compiled when the package is built (`hatch_build.py`). The same
-sources run without that, with the same results, some hundred times slower.
+The modules that have a `.pxd` file beside them are compiled when the package is built (`hatch_build.py`). Uncompiled,
+the same sources give the same results, about a hundred times slower.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _source_finder(path: str) -> FileFinder:
 
 
 def warn_if_uncompiled(kernel: ModuleType) -> None:
-    """Warn once in a process whose kernels are not compiled; division by zero is then no news, as in machine code."""
+    """Warn if the kernels are not compiled; then silence NumPy's warnings, which machine code does not give."""
     if str(kernel.__file__).endswith(".py"):
         warnings.warn(SLOW, RuntimeWarning, stacklevel=2)
         warnings.filterwarnings("ignore", "(divide by zero|overflow|invalid value) encountered", RuntimeWarning)

@@ -31,7 +31,8 @@ def load_object(reference: str, error: type[MonitorError]) -> Any:  # noqa: ANN4
     """Return the object that `module.py:name` names.
 
     Raises:
-        MonitorError: of the class `error`: not of that form, no such file or name, or the file fails when it is run.
+        MonitorError: (of the class `error`) the reference has another form, the file or name does not exist, or running
+            the file fails.
     """
     found = _REFERENCE.match(reference)
     if found is None:
@@ -49,7 +50,7 @@ def explained(error: BaseException) -> str:
 
 
 def _module(file: Path, reference: str, error: type[MonitorError]) -> ModuleType:
-    """Return the module in a file, run once for each file; its folder can be imported from, as for a script."""
+    """Return the module in a file. The file runs once; its folder joins `sys.path`, as for a script."""
     loaded = sys.modules.get(file.stem)
     if loaded is not None and getattr(loaded, "__file__", None) == str(file.resolve()):
         return loaded

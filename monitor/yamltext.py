@@ -17,24 +17,24 @@ Location = tuple[str | int, ...]
 """Location in the document: keys and list positions from the top."""
 
 MAX_BYTES = 1 << 20
-"""A configuration of more than a mebibyte is a mistake or an attack."""
+"""Maximum size of a document, in bytes. A larger configuration is a mistake or an attack."""
 
 MAX_DEPTH = 20
-"""Far deeper than the configuration's own nesting, far shallower than the parser's recursion."""
+"""Maximum nesting: far more than a configuration needs, and far less than the parser's recursion allows."""
 
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The parser in C if PyYAML has it, as its wheels do: ten times as fast."""
+"""PyYAML's loader in C, ten times as fast as its loader in Python; its wheels contain both."""
 
 MAX_EVENTS = 30_000
-"""Most values, keys and brackets: a thousand formulas have some twenty each."""
+"""Maximum number of values, keys and brackets together; a formula takes about twenty."""
 
 MAX_NUMBER = 64
-"""Longest number, in characters; a long one takes minutes to parse."""
+"""Maximum length of a number, in characters; parsing a much longer number can take minutes."""
 
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null"))
 _NUMBERS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float"))
 _SURPRISING: Final = re.compile(r"[-+]?[0-9_]+:.*|[-+]?0[0-9_]+")
-"""Numbers in base 60 (`1:1` is 61) and in base 8 (`010` is 8), as in YAML 1.1, which nobody intends: kept as text."""
+"""Numbers that YAML 1.1 reads in base 60 (`1:1` is 61) or base 8 (`010` is 8). Nobody intends this; they stay text."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class YamlFile:
     lines: dict[Location, int]
 
     def line_of(self, location: Location) -> int | None:
-        """Return the line of `location`, or of the nearest enclosing one in the file."""
+        """Return the line of `location`, or else of the nearest enclosing location; None if neither has a line."""
         for size in range(len(location), 0, -1):
             if (line := self.lines.get(location[:size])) is not None:
                 return line
@@ -71,7 +71,7 @@ def dotted(location: Location) -> str:
 
 
 def parse_yaml(content: bytes, name: str, *, limit: int = MAX_BYTES) -> YamlFile:
-    """Return the document in the bytes of a file called `name`; ConfigError names it and, if known, the line."""
+    """Return the document in `content`. Raises ConfigError, which has `name` and, if known, the line."""
     if len(content) > limit:
         raise ConfigError(f"{name}: larger than the limit of {limit} bytes; write a smaller file")
     try:

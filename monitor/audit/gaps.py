@@ -83,7 +83,7 @@ def _compare(
     *,
     first: bool,
 ) -> dict[tuple[str, str], int]:
-    """Count missing steps; return the newest seq of each episode: of the day, and the last of each silent agent."""
+    """Count missing steps; return the newest seq of the day's episodes and of each silent agent's last episode."""
     for (agent, episode), (least, most, distinct) in episodes.items():
         before = newest.get((agent, episode))
         lacking = most - least + 1 - distinct

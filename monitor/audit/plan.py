@@ -35,7 +35,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One bucket (`ALL`: all agents, in the order of one process) on one day.
+    """One bucket on one day. The bucket `ALL` has all agents, in the order in which one process received them.
 
     `key`: digest of all inputs of its result. `folder`: folder of the result. `previous`: result folder of the
     bucket's previous day, with the state from which the partition continues; None if it begins anew. `files`: the

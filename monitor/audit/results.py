@@ -144,9 +144,9 @@ def _alerts(lines: Iterable[str], source: str) -> Iterator[dict[str, Any]]:
 
 
 def _limited(spent: np.ndarray[Any, Any]) -> int:
-    """Return the number of evaluations that used all their steps.
+    """Return the number of evaluations in which all buckets together used all allowed steps.
 
-    A row of `spent` has the event, the steps used by a bucket, and the steps allowed.
+    A row of `spent` has the number of the event, the steps used by a bucket, and the steps allowed.
     """
     if not len(spent):
         return 0

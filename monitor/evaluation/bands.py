@@ -29,7 +29,7 @@ from monitor.types.verdicts import Bands, RestsOn, Verdict
 CARRIED = 0.9
 """`support` is determined by the heaviest rows that together have this fraction of the total weight."""
 SUGGESTIONS = 3
-"""Number of pairs to visit that a verdict names."""
+"""Maximum number of pairs to visit that a verdict names."""
 
 
 class LearnedBands:
@@ -222,8 +222,8 @@ def missing(how: Bands, reasons: Sequence[str]) -> Bands:
 def support_of(uses: Iterable[RowUses]) -> int | None:
     """Return the fewest records among the rows with 90 % of the weight; None if no uncertain row has weight.
 
-    The heaviest rows are counted until they have this weight. Among equal weights, the row with fewer records comes
-    first.
+    Rows are taken by weight, the heaviest first, until they have 90 %. Among equal weights, the row with fewer records
+    comes first.
     """
     parts = [UncertainRows.of(part) for part in uses]
     weights = np.concatenate([part.weights for part in parts]) if parts else np.zeros(0)

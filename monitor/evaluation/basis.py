@@ -43,7 +43,7 @@ class UncertainRows(NamedTuple):
 
     @classmethod
     def of(cls, uses: RowUses) -> UncertainRows:
-        """Return the rows with weight that are learned or without data, in order; empty if nothing is learned."""
+        """Return the rows of positive weight that are learned or have no data; empty if nothing is learned."""
         model, counts = uses.model, uses.model.counts
         if counts is None:
             nothing = np.zeros(0, dtype=np.int64)

@@ -158,7 +158,7 @@ class TableEngines:
 
     @property
     def deployed(self) -> str:
-        """Second name of the nominal policy, for interventions with this policy if another policy acted."""
+        """A name for the nominal policy as an intervention, because it may take over from another policy that acted."""
         return self.checker.evaluators.deployed
 
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:

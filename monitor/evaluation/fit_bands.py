@@ -28,7 +28,7 @@ from monitor.types.verdicts import Bands, Drawn, Verdict
 from monitor.worlds import Moment
 
 LEAST_FITS = 2
-"""Minimum number of fits for a least and a greatest value."""
+"""Minimum number of fits for a band, which needs a least and a greatest value."""
 
 NOT_NESTED = "no credible band: each fit would take as many draws as handover itself"
 
@@ -110,7 +110,7 @@ class FitBands:
 
 
 def fit_bands(checker: WorldChecker, settings: BandSettings) -> FitBands | None:
-    """Return the bands of a world; None if the world has neither fits nor doubts to report."""
+    """Return the bands of a world; None if its verdicts have neither a band nor a reason why it is missing."""
     says = checker.fits or (settings.doubt and checker.model.learned_from)
     return FitBands(checker, settings) if says else None
 

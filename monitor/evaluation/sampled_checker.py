@@ -28,16 +28,15 @@ ERRORS = 3.0
 
 
 def estimated(question: AnyQuestion, particles: range = range(DRAWS)) -> tuple[float, float | None]:
-    """Return the value of a question from these samples, and its standard error; None if no samples are needed.
+    """Return the mean of a question over `particles`, and its standard error; None if no samples are needed.
 
-    The number of samples is fixed. In a test it depends on the samples, so the mean in a test is biased away from the
-    bound.
+    The number of samples is fixed. A test stops depending on its samples, so its mean is biased away from the bound.
     """
     return with_error(outcomes_of(question, particles))
 
 
 def outcomes_of(question: AnyQuestion, particles: range = range(DRAWS)) -> float | Floats:
-    """Return the outcomes [n] of a question in these samples, or its one outcome if no samples are needed."""
+    """Return the outcomes [n] of a question in n `particles`, or its one outcome if no samples are needed."""
     return question.outcomes(particles) if question.certain is None else question.certain
 
 

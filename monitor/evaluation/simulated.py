@@ -23,7 +23,10 @@ def simulated_scene(
     policies: Mapping[str, object],
     models: Mapping[str, object],
 ) -> Simulated:
-    """Return the scene of a simulator. Raises PolicyError for a policy that needs enumerated states."""
+    """Return a simulator with its policies and other models.
+
+    Raises PolicyError for a policy that needs enumerated states; ConfigError for an enumerated other model.
+    """
     others: dict[str, Simulator | VectorSimulator] = {}
     for name, other in models.items():
         if isinstance(other, MDP):

@@ -228,7 +228,10 @@ class WorldChecker:
         return number
 
     def resampled_from(self, verdict: Verdict, formula: Formula, path: Sequence[Moment]) -> int | None:
-        """Return from how many recorded steps inputs were resampled (the fewest of all worlds); None if from none."""
+        """Return the number of recorded steps from which inputs were resampled; None if none were resampled.
+
+        If worlds differ, the smallest number is returned.
+        """
         if verdict.drawn is None:
             return None
         found = set[int]()

@@ -24,7 +24,8 @@ class Audited(msgspec.Struct, frozen=True):
     policy: str
     """The policy that took over."""
     goal: str
-    """The goal that judged, as text. A formula of the same name may have had another goal earlier."""
+    """The goal by which takeovers were judged, as text. A formula of the same name may have had another goal
+    earlier."""
     causal_model: CausalModel
     """The class of causal models of the bounds; `gumbel` means no bounds."""
     takeovers: int
@@ -78,7 +79,7 @@ def _audited(formula: str, policy: str, goal: str, causal_model: CausalModel, gr
 
 
 def _goal(text: str) -> Goal:
-    """Return the goal that a judgement's formula contains twice. The offset is left out: it depends on the takeover."""
+    """Return the goal of a judgement's formula, without its offset, which depends on the takeover."""
     formula = parse(text)
     assert isinstance(formula, And), "a judgement is a conjunction"
     assert isinstance(formula.left, Goal), "of two goals"

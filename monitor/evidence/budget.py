@@ -15,7 +15,7 @@ MAX_MODEL_BYTES: Final = 1 << 30
 
 
 class Budget:
-    """The remaining bytes for objects. `trusted` (`--large`): use the limits of trusted models, not the usual ones."""
+    """Bytes that models and policies may still take. `trusted` (`--large`): use the limits of trusted models."""
 
     def __init__(self, *, trusted: bool = False) -> None:
         self._most = MAX_UNPACKED_BYTES if trusted else MAX_OBJECT_BYTES
@@ -23,7 +23,7 @@ class Budget:
         self.model_bytes = MAX_UNPACKED_BYTES if trusted else MAX_MODEL_BYTES
 
     def take(self, size: int) -> None:
-        """Subtract the bytes of an object before the object is read. Raises LimitError if not enough bytes are left."""
+        """Subtract the bytes of a model or policy before it is read. Raises LimitError if not enough bytes are left."""
         if size > self._left:
             raise LimitError(
                 f"its models and policies have more than {self._most:,} bytes; if you trust its source, add --large"

@@ -127,7 +127,7 @@ def pack_plain(data: object) -> bytes:
 
 
 _name: Final = cache(pack_plain)
-"""`pack_plain` for names of members, which are few."""
+"""`pack_plain` for names of members, with a cache, because few names exist."""
 
 
 class _UnfitError(Exception):

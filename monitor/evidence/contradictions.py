@@ -35,7 +35,7 @@ def contradictions(evidence: Evidence) -> list[str]:
 
 
 def _of_identity(evidence: Evidence) -> Iterator[str]:
-    """Check that the alarm's id is the hash of the identified fields."""
+    """Check the alarm's id, which is a hash of other fields, and that the verdict is for the same causal model."""
     formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
     policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
     identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions, evidence.models)
@@ -49,9 +49,9 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 def _of_place(evidence: Evidence) -> Iterator[str]:
     """Check the positions of the path and of the first bad verdict.
 
-    If the path begins at the observed start, the first bad verdict is not later than the path's last step; if it is of
-    this step, `since` equals `time`. These two rules do not apply to other paths, because the agent may have restarted
-    under the same episode; its steps are then numbered from 0 again while the alarm continues.
+    If the path begins at the observed start, the first bad verdict is not later than the path's last step; if both are
+    of the same step, `since` equals `time`. These two rules do not apply to other paths, because the agent may have
+    restarted under the same episode; its steps are then numbered from 0 again while the alarm continues.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
@@ -72,7 +72,7 @@ def of_lengths(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_manifests(evidence: Evidence) -> Iterator[str]:
-    """Check that each manifest names the policy's file. A policy given as a value has no manifest."""
+    """Check that each manifest has the digest of the policy's file. A policy given as a value has no manifest."""
     for name, policy in evidence.policies.items():
         named = policy.manifest.get("sha256")
         if policy.manifest and named != policy.sha256:

@@ -63,7 +63,7 @@ def work(evidence: Evidence) -> int:
             steps += (AT_OFFSET * back + (0 if evidence.verdict.recourse is None else TRIED)) * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.belief is not None:
-        # two worlds are evaluated together, from each offset of a profile on; each may be at every place of its belief
+        # two worlds are evaluated together at each offset of a profile; each may be in any place of the belief
         total += sum((len(each) // 2) ** 2 for each in evidence.inputs[-farthest - 1 :]) * (farthest + 1)
     if evidence.verdict.bands is not None:
         bands = evidence.verdict.bands

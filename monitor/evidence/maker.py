@@ -39,7 +39,7 @@ class Choosing(Protocol):
 def seen_states(
     policy: object, path: Sequence[tuple[Any, int | None]], inputs: Sequence[tuple[float, ...]]
 ) -> list[Any]:
-    """Return the distinct states of a path as a policy sees them (with inputs if it sees them), ascending."""
+    """Return the distinct states of a path as a policy sees them (with the inputs if it uses inputs), ascending."""
     if isinstance(policy, WorldPolicy) and policy.sees_inputs:
         return sorted({policy.seen(pair[0], each) for pair, each in zip(path, inputs, strict=True)})
     return sorted({pair[0] for pair in path if pair[0] is not None})

@@ -37,9 +37,9 @@ Policies = Mapping[str, AnyPolicy]
 
 
 class Derived(NamedTuple):
-    """The derived verdict, and then the verdict of another program if it had to help.
+    """The derived verdict, followed by the verdict of a second program if the second had to help.
 
-    `helped`: texts on the numbers that the program did not compute itself.
+    `helped`: texts on the numbers that the first program did not compute itself.
     """
 
     verdicts: Sequence[Verdict]
@@ -80,8 +80,8 @@ def derive_again(
 ) -> Rederivation:
     """Derive the verdict of evidence without `contradictions`, by the first of `derivers` that supports it.
 
-    The default is `ENGINE`. If lists do not have the path's length, or if the models are others, the result has only
-    these problems: a verdict would be one on another path or model.
+    The default is `ENGINE`. If a list does not have the path's length, or if the models are not the evidence's, the
+    result has only these problems, because a verdict would be on another path or model.
     """
     problems = [*of_lengths(evidence), *_of_models(evidence, model, models or {})]
     if problems:
@@ -111,7 +111,7 @@ def derive_again(
 
 
 def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Verdict:
-    """Return the verdict of the same engine. A sampled verdict is sampled again with the same noise."""
+    """Return the verdict of the engine that the stream uses. A sampled verdict is sampled again with the same noise."""
     drawn = evidence.verdict.drawn
     verdict = check(
         evidence.text,
@@ -147,7 +147,7 @@ ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
 
 
 def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
-    """Return the verdict of the referee, which samples neither noise nor models.
+    """Return the verdict of the referee, which samples only in a world with numbers.
 
     If the engine has to help, return the engine's verdict too. The first verdict then contains the numbers that only
     the engine computes.
@@ -263,7 +263,7 @@ def _with_draws(given: Given, samples: int) -> Given:
 
 
 def _left_again(recorded: RestsOn | None, goal: Goal, given: Given) -> RestsOn | None:
-    """Return the recorded support of a value, with the referee's fraction of samples beyond the recordings."""
+    """Return the recorded `rests_on` of a value, with the referee's fraction of samples that leave the recordings."""
     found = None if recorded is None else left(goal, given._replace(draws=DRAWS))
     return recorded if recorded is None or found is None else replace(recorded, never=found)
 

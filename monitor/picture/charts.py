@@ -116,7 +116,7 @@ def _listed(seqs: Sequence[int]) -> str:
 
 
 def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
-    """Draw the goal's probability in each world, step by step. The last one is the world's value."""
+    """Draw the goal's probability in each world, step by step. The last probability is the world's value."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     heading, curves = _outlook(alarm, branches)
     if alarm.difference:

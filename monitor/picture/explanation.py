@@ -74,10 +74,10 @@ class Explanation(msgspec.Struct, frozen=True):
     `threshold`, `comparison`: the threshold of the quantity, and the relation that the quantity must have to the
     threshold; None for `=?`. `horizon`: number of steps that the formula looks ahead. `history`: empty if the formula
     cannot be answered exactly. `profile`: offset -> (nominal, alternative), without the offsets at which rows that were
-    never recorded leave a value open. `kept`, `reached`: the goal in words at one of its steps, if it is not missed by
-    then and if it is reached by then; empty for a reward. `others`: number of further quantities of a compound
-    formula, which are not shown. `names`: names of the actions in the model. `recourse`: the effect of other decisions,
-    None if it is not defined for the formula.
+    never recorded leave a value open. `kept`, `reached`: the words for a goal that is not missed, or that is reached,
+    by a given step; empty for a reward. `others`: number of further quantities of a compound formula, which are not
+    shown. `names`: names of the actions in the model. `recourse`: the effect of other decisions, None if it is not
+    defined for the formula.
     """
 
     title: str
@@ -184,7 +184,7 @@ def explanation_of(
 
 
 def _by_then(evidence: Evidence, measure: Probability | Reward) -> tuple[str, str]:
-    """Return the goal in words at one of its steps: not missed by then, and reached by then."""
+    """Return the words for a goal that is not missed, and for a goal that is reached, by a given step."""
     if isinstance(measure, Reward):
         return "", ""
     subject = Subject(_spec_of(evidence), evidence.verdict, len(evidence.path), "before")

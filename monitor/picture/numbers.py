@@ -194,7 +194,7 @@ def _thresholds(alarm: _Alarm, column: int, least: float, most: float) -> list[t
 
 
 def _drawn(band: Floats) -> list[tuple[int, int]]:
-    """Return the parts of a band [3, k] that are wider than rounding errors, with their first and last points."""
+    """Return (begin, end) of each part of a band [3, k] wider than rounding errors, and one point on each side."""
     wide = band[2] - band[0] > 1e-9 * np.maximum(np.abs(band[1]), 1.0)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], wide, [False]]).astype(np.int8)))
     return [(max(begin - 1, 0), end + 1) for begin, end in edges.reshape(-1, 2).tolist()]

@@ -26,14 +26,14 @@ NUMBERS: Final = 52.0
 """Width of the numbers and names to the left of the bands, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
-"""Number of steps to which a picture is cut: at the left before the first intervention, at the right after the alarm.
+"""Number of steps to which a picture is cut. Steps before the first intervention and after the alarm are left out.
 
 The steps from the first intervention up to the alarm are always drawn, even if there are more of them.
 """
 MOST_LINES: Final = 4
 """Largest number of intervals between ticks on the vertical axis."""
 WIDEST: Final = 1.6
-"""The range of a band shows all bounds if it is at most this many times the range of the lines."""
+"""A band shows all bounds if lines and bounds together span at most this many times the range of the lines."""
 PAD: Final = 0.08
 SMALL: Final = 11.0
 """Size of the type in lanes and of numbers, in pixels."""
@@ -136,7 +136,7 @@ class Band(msgspec.Struct, frozen=True):
         return self.timeline.x(position), self.y(value)
 
     def y(self, value: float) -> float:
-        """Return the height of a value, in pixels."""
+        """Return the y coordinate of a value, in pixels."""
         up = (value - self.scale.low) / max(self.scale.high - self.scale.low, 1e-12)
         return self.top + (1 - min(max(up, 0.0), 1.0)) * self.height
 

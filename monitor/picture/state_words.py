@@ -9,7 +9,7 @@ from typing import Final
 from monitor.model import MDP
 
 PLACE: Final = re.compile(r"row (\d+) column (\d+)(?: \(.*\))?$")
-"""The name of a cell of a grid, with its labels. The same picture shows both the grid and the labels."""
+"""Name of a grid's cell, followed by its labels, which may be left out because the picture shows them."""
 
 
 def state_in_words(model: MDP, state: int) -> str:
