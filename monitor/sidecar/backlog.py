@@ -28,7 +28,7 @@ STOOD_STILL: Final = 2.0
 """If a pause between two batches has at least this many seconds without work, this process was suspended."""
 
 RECONNECT_GRACE: Final = 3.0
-"""Seconds after connecting in which no time passes for missing steps. Agents that also lost the broker are still
+"""Seconds after connecting that do not count as waiting for missing steps. Agents that also lost the broker are still
 reconnecting, and their undelivered steps arrive after the broker's queue. Until then, few messages in a batch do not
 mean that all messages have arrived."""
 
@@ -56,7 +56,7 @@ class BacklogDetector:
         self.live_since, self._expected_since = math.inf, read_clock().ticks
 
     def begin_batch(self) -> None:
-        """Begin a batch. If this process was suspended since the last one, its steps have waited: expect a backlog."""
+        """Begin a batch. If this process was suspended since the last batch, steps have waited: expect a backlog."""
         ticks, work = self._ended
         if read_clock().ticks - ticks - (read_work() - work) > max(self.config.stream.max_lag, STOOD_STILL):
             self.expect()

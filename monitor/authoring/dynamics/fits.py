@@ -68,7 +68,7 @@ class _Corrected:
 
 
 class _Trees:
-    """Gradient boosting on histograms (Ke et al. 2017), until predictions of a held-back tenth no longer improve."""
+    """Gradient boosting on histograms (Ke et al. 2017), until predictions on a held-out tenth no longer improve."""
 
     def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
         library = _Library()

@@ -54,8 +54,8 @@ class ForecastCheck:
 
     Attributes:
         name: name of the number.
-        covered: fraction of the outcomes that are in the middle part, `COVERED`, of their forecast's draws.
-        forecast: distance of the distribution of the outcomes' ranks among the draws from the uniform distribution.
+        covered: fraction of the outcomes that lie in the middle fraction `COVERED` of their forecast's draws.
+        forecast: test whether the ranks of the outcomes among the draws are uniform.
         problems: reasons why the forecasts are not good enough.
     """
 
@@ -71,9 +71,9 @@ class FeatureCheck(ForecastCheck):
 
     Attributes:
         score, baseline: mean score of the world and of the baseline.
-        histogram: fractions of the inverted noise in `BINS` equal parts of (0, 1).
-        uniform: distance of the noise from the uniform distribution.
-        related: correlation of the noise with the noise of the previous step.
+        histogram: fractions of the noise, as inferred from the steps, in `BINS` equal parts of (0, 1).
+        uniform: distance of this noise from the uniform distribution.
+        related: correlation of this noise with the noise of the previous step.
     """
 
     score: float
@@ -88,8 +88,8 @@ class Judgement:
     """Checks of a world.
 
     `steps`, `paths`, `forecasts`: numbers of steps, paths and forecasts in the checks. `gain`: score of the world minus
-    the score of the baseline, and its standard error. `problems`: reasons why the world is not good enough; empty if it
-    is.
+    the score of the baseline, and its standard error. `problems`: reasons why the world is not good enough; empty if
+    the world is good enough.
     """
 
     features: tuple[FeatureCheck, ...]
@@ -144,7 +144,7 @@ def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Ju
 
 
 def _too_few(parts: Parts) -> Iterator[str]:
-    """Yield a sentence for each action, and for the held-out steps, if there are too few recorded steps."""
+    """Yield a sentence for each action with too few recorded steps, and one if there are too few held-out steps."""
     for name, count in zip(parts.fit.actions, np.bincount(parts.fit.a, minlength=len(parts.fit.actions)), strict=True):
         if count < LEAST_TAKEN:
             yield f"action {name!r} was taken in {count} steps only of those that were learned from; record more"

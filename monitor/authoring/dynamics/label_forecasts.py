@@ -64,7 +64,7 @@ class ForecastingWorld:
         return ForecastSet(found, np.full(self._count, float(DRAWS)))
 
     def checks(self, names: object) -> tuple[float, tuple[ModelProblem, ...]]:
-        """Return the gain of a history, always NaN for a world, and the reasons why the world is not good enough."""
+        """Return NaN, because the gain from a history is not measured for a world, and the world's problems."""
         del names
         return np.nan, self._problems
 

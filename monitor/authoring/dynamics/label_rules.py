@@ -114,7 +114,8 @@ class FeatureLabel:
 def rule_of(part: Condition, names: Sequence[str], visits: Visits, number: int, seed: int) -> Rule:
     """Return a rule on the features for a condition on recorded columns.
 
-    `visits`: the visited states; `number`: number of the condition there. Raises ModelError if no rule is right.
+    `visits`: the visited states; `number`: index of the condition in `visits`. Raises ModelError if no rule is accurate
+    enough.
     """
     known = visits.known[:, number]
     x, holds = visits.x[known], visits.holds[known, number]

@@ -55,8 +55,8 @@ class OddReadings(NamedTuple):
 def odd_readings(steps: RecordedSteps) -> OddReadings:
     """Return the odd readings of recorded steps.
 
-    At the first and the last row of a path nothing can return. Such a reading is odd if it jumps, and is beyond all
-    readings of its column that are not odd, where the column has odd readings elsewhere.
+    The first and the last reading of a path cannot return. Such a reading is odd if it jumps, its column has odd
+    readings elsewhere, and it lies beyond all readings of the column that are not odd.
     """
     width = steps.x.shape[1] + steps.w.shape[1]
     if not len(steps):

@@ -73,9 +73,9 @@ class RecordedSteps:
 
     @property
     def linked(self) -> Ints:
-        """The number of the run of each step, [n]. In a run, each step begins in the state in which the last one ended.
+        """The number of each step's run, [n]. In a run, each step begins in the state in which the previous step ended.
 
-        Runs are parts of paths. A path has several if steps were taken out of it.
+        A path is one run, or several runs if steps were removed from it.
         """
         order = np.argsort(self.path, kind="stable")
         path, ends, begins = self.path[order], self.x_next[order], self.x[order]
@@ -190,7 +190,7 @@ def read_steps(
 
 
 def _with_columns(roles: Roles, conditions: Sequence[Condition], source: RowFile) -> Roles:
-    """Return the roles with the columns of the conditions. Without a condition on it, a reward is not read."""
+    """Return the roles with the columns of the conditions. A reward is read only if a condition uses its column."""
     columns = {column for condition in conditions for column in condition.columns}
     others = dict.fromkeys((*roles.others, *(name for name in source.names() if name in columns)))
     return replace(roles, others=tuple(others), reward=roles.reward if columns & {"reward", roles.reward} else None)

@@ -30,8 +30,8 @@ def model_of(
     A terminated state is absorbing, with reward 0 and the label `terminal`. If an episode can both pass through a key
     and end there, the model has two states for this key, and `ended_as` maps the state that is passed through to the
     state at the end. If a transition has several rewards, its reward is the middle of their range; if action noise
-    joins several rows, the mean of these. `reward_spread` is the largest distance from it. Valuations are the keys.
-    Raises ModelError.
+    joins several rows, it is the mean of the rows' rewards. `reward_spread` is the largest distance of a reward from
+    this value. Valuations are the keys. Raises ModelError.
     """
     twins = {
         number: found.numbers[node.key, True]

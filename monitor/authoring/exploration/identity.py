@@ -36,7 +36,7 @@ class StateIdentity:
         shown: description, for messages.
         variables: names of the key's entries, or empty.
         ages: functions that set the environment's step count, which is not part of a state. Each step is taken with
-            each of these counts; only its rewards may differ between them.
+            each of these counts; only the rewards may depend on the count.
     """
 
     key: Callable[[Any, Any, Flat | None], Valuation]

@@ -27,7 +27,7 @@ class MiniGridState(NamedTuple):
         direction: `east`, `south`, `west` or `north`.
         on: type of the object in the agent's cell, such as `lava` or `goal`; or `none`.
         carrying: the object that the agent carries; or `none`.
-        things: every object that can move or change, with its cell, or a digest if this text is long; or `none`.
+        things: text that lists every object that can move or change, with its cell; its digest if long; or `none`.
         layout: digest of everything else (walls, lava, goals, mission). It differs if a reset gives another room.
     """
 
@@ -76,7 +76,7 @@ def grow_young(environment: Environment) -> None:
 
 
 def grow_old(environment: Environment) -> None:
-    """Set the step count to its value before the last step of an episode."""
+    """Set the step count to its value before the last step that the environment allows."""
     environment.unwrapped.step_count = environment.unwrapped.max_steps - 1
 
 

@@ -48,7 +48,7 @@ class ExploredState:
         rewards: rewards of the steps into this state.
         snapshot: snapshot to continue from; None after the state was expanded.
         alternates: snapshots of further situations with the same key, to compare.
-        compared: number of alternates, waiting and compared.
+        compared: number of alternates so far, both those waiting and those compared.
     """
 
     key: Valuation

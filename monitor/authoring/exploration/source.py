@@ -1,4 +1,4 @@
-"""Opens environments that are named `gymnasium:ID?argument=value` or `module.py:make_env`."""
+"""Open environments that are named `gymnasium:ID?argument=value` or `module.py:make_env`."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ _START: Final = -1
 """Stands in place of the action in states at the start, which no action has led to."""
 
 _Entered = tuple[int, int]
-"""A hidden state: the state of the file, and the first action after which this state has the same observations."""
+"""A hidden state: a state of the file, and the first of the actions after which it has the same observations."""
 
 
 def read_files(files: Mapping[str, bytes], source: str) -> MDP:

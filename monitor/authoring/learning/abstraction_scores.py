@@ -45,7 +45,7 @@ class Forecaster(Protocol):
         ...
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[ModelProblem, ...]]:
-        """Return the largest gain of a history in nats a step, and the problems of the model with these labels."""
+        """Return the largest gain in nats a step from also knowing a history, and the problems with labels `names`."""
         ...
 
 
@@ -83,7 +83,7 @@ class CandidateAbstraction:
         return ForecastSet(said, chain.total[after].astype(np.float64), ends, chain.assumed(holds, horizon)[after])
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[ModelProblem, ...]]:
-        """Return the largest gain of a history in nats a step, and the problems of the abstraction."""
+        """Return the largest gain in nats a step from also knowing a history, and the problems of the abstraction."""
         learner, report = self.learner, self.report(names)
         markov = max((gain.difference for gain in report.histories), default=0.0)
         return markov, (*unseparated(missed(learner.tally, learner.labels)), *report.problems)
@@ -103,7 +103,7 @@ class Scored:
         states: number of its states, without ends and `elsewhere`; None for a world with numbers.
         score: mean logarithmic loss of the forecasts, divided by the loss of always forecasting the frequency; 0 is
             perfect.
-        markov: largest gain of a history in nats a step.
+        markov: largest gain of predictions, in nats a step, from also knowing a history.
         problems: why the candidate is not good enough, without problems due to data that all candidates lack
             (`separation.lacking`).
         excess: score minus the lowest score.

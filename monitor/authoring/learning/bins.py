@@ -1,7 +1,7 @@
 """Bins of numbers: their specification, such as `x:8q,v:-1|0|1`, and their edges, computed from a sample of rows.
 
-A column of text has one bin for each of its texts. Bins that are given by their number also have the edges of the
-labels' conditions, so that a label holds everywhere in a bin or nowhere in it.
+A column of text has one bin for each of its texts. If a specification gives only the number of bins, the numbers in the
+labels' conditions are edges too, so that a label holds everywhere in a bin or nowhere in it.
 """
 
 from __future__ import annotations

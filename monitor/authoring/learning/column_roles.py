@@ -1,4 +1,4 @@
-"""Proposes a role for each column, with a reason in words. Roles come from names, and are checked against the values.
+"""Propose a role for each column, with a reason in words. Roles come from names, and are checked against the values.
 
 The columns that cut rows into steps and episodes come first, because the other rules need to know which rows follow
 each other. No role is proposed that the rows contradict. If the rows do not decide between roles, the role is not

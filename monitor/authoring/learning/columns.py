@@ -193,7 +193,7 @@ def columns_named(names: Sequence[str], name: str, source: str) -> tuple[str, ..
 
 
 def first_known(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the column with the first of the `known` names that occurs, also as a list or structure of one entry."""
+    """Return the column of the first `known` name that occurs, even if it is a list or structure of one entry."""
     lower = {name.lower(): name for name in reversed(names)}
     for name in known:
         if name in lower:

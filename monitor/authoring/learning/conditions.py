@@ -115,7 +115,7 @@ def _constant(tree: ast.expr, name: str) -> list[float]:
 
 
 def _column_alone(tree: ast.expr, name: str) -> tuple[str, tuple[int, ...]]:
-    """Return the column of `x`, `-x` or `abs(x)`, and the signs that its values may get there; otherwise no signs."""
+    """Return the column `x` in `x`, `-x` or `abs(x)`, and each factor (1, -1) of `x` there; else no factors."""
     match tree:
         case ast.UnaryOp(op=ast.USub(), operand=part):
             column, signs = _column_alone(part, name)

@@ -105,8 +105,8 @@ class Episodes:
     def goes_on(self, batch: RowBatch) -> bool:
         """Return whether another file, which begins with this batch, continues an episode of this file.
 
-        It does if its first row is in an open episode and is one step later in the order. One step is 1 for a counter,
-        and the usual step for times.
+        An episode continues if the first row of `batch` belongs to an open episode and is one step later in the order.
+        One step is 1 for a counter, and the usual step for times.
         """
         roles, batch = self.roles, batch.whole()
         if roles.episode is None or roles.order is None or not self.step or not len(batch):

@@ -19,7 +19,8 @@ from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.statistics.clusters import Estimate, frequency, mean
 
 BOTH: Final = 0.1
-"""The rule that knows when episodes end applies if at least this fraction of ends has the event, and so many have not.
+"""The rule that knows when episodes end applies if at least this fraction of ends has the event, and at least this
+fraction does not have it.
 """
 
 WORTH: Final = 0.01
@@ -108,7 +109,7 @@ class ForecastSkill:
 
     @property
     def problem(self) -> ModelProblem | None:
-        """The problem that too many forecasts rest mostly on what was never recorded; None if not too many do."""
+        """The problem that too many forecasts rest mostly on what was never recorded; else None."""
         apart = 0 if self.assumed is None else self.assumed.count
         return too_many_assumed(self.label, self.horizon, apart, self.count + apart)
 
@@ -118,7 +119,7 @@ class ForecastSet:
     """Forecasts [n]: probabilities `said`, and for each the number of recorded steps or draws that it is based on.
 
     `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or only in part.
-    `assumed`: the part of each probability that is due to outcomes that were never recorded, of which the event is
+    `assumed`: the part of each probability that is due to outcomes that were never recorded, after which the event is
     assumed; None: no part.
     """
 
@@ -144,7 +145,7 @@ def mostly_assumed(said: Floats, assumed: Floats) -> Bools:
 
 
 def too_many_assumed(label: str, horizon: int, assumed: int, total: int) -> ModelProblem | None:
-    """Return the problem that too many of `total` forecasts rest mostly on what was never recorded; None if not."""
+    """Return the problem that too many of `total` forecasts rest mostly on what was never recorded; else None."""
     if assumed <= MOST_ASSUMED * total:
         return None
     return ModelProblem(
@@ -234,7 +235,7 @@ def of_ends(happened: Bools, ended: Bools) -> float:
 
 
 def smoothed(said: Floats, support: Floats, frequency: Floats | float) -> Floats:
-    """Return forecasts as if each had one more recorded step, whose outcome is the frequency. So none is 0 or 1."""
+    """Return forecasts as if each had one more recorded step, whose outcome is the frequency. None is then 0 or 1."""
     return np.asarray((support * said + frequency) / (support + 1))
 
 

@@ -1,4 +1,4 @@
-"""Makes a model from counts: posterior means, labels by majority, names, and the state `elsewhere`."""
+"""Make a model from counts: posterior means, labels by majority, names, and the state `elsewhere`."""
 
 from __future__ import annotations
 
@@ -160,7 +160,10 @@ def _rows(tally: Tally, where: States, actions: int) -> _CountedRows:
 
 
 def _rewards(tally: Tally, rows: _CountedRows, shape: tuple[int, int]) -> tuple[Floats, Floats | None, Floats | None]:
-    """Return r(s, a), where all successors have the same reward, the rest of R(s, a, s'), and the spread of rewards."""
+    """Return the reward as r(s, a) plus R(s, a, s'), and its spread; None for a part that is 0 everywhere.
+
+    r(s, a) is 0 unless all successors of the row have the same reward.
+    """
     table = tally.transitions
     zeros = np.zeros(int(rows.given.sum()))
     mean = np.where(table["least"] == table["most"], table["least"], table["sum"] / np.maximum(table["visits"], 1))

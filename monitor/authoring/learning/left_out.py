@@ -22,7 +22,7 @@ REASONS: Final = 8
 DEFAULT: Final = "0.1%,5%"
 
 MISSING: Final = ("is empty or not finite", "taken for missing", "is no number")
-"""Ends of the reasons for rows in which only a value is missing."""
+"""If only a value is missing in a row, the text of the reason ends with one of these."""
 
 ADVICE: Final = {
     "falls": "sort the file by episode and order, or name the right columns (--episode, --order); if the rows are in "

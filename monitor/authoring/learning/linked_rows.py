@@ -1,4 +1,4 @@
-"""Links rows that follow each other in an episode, and finds missing, repeated and unordered rows."""
+"""Link rows that follow each other in an episode, and find missing, repeated and unordered rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from monitor.authoring.learning.columns import Roles
 from monitor.errors import RecordingError
 
 FEW_PAIRS: Final = 100
-"""A column counts steps if most differences are 1; with fewer differences than this, if more are 1 than 0."""
+"""In a column that counts steps, most differences are 1. With fewer differences than this, it suffices that more are 1
+than 0."""
 
 STEADY: Final = 0.95
 """Times have a usual step, their median, if this fraction of the differences is within a tenth of it."""

@@ -141,9 +141,9 @@ class Scarce:
 class ModelReport:
     """All numbers of the report.
 
-    `problems`: reasons why the abstraction is not good enough; empty if it is. `earlier`: number of transitions counted
-    before this run, which the report does not cover. `distances`, `farthest`: as in the numbering of states, if it uses
-    nearest centres.
+    `problems`: reasons why the abstraction is not good enough; empty if it is good enough. `earlier`: number of
+    transitions counted before this run, which the report does not cover. `distances`, `farthest`: as in the numbering
+    of states, if it uses nearest centres.
     """
 
     transitions: int
@@ -208,7 +208,7 @@ class _Likely:
         _add(self._from_state, (by_state << CODE_BITS) + codes, train.transitions["visits"])
 
     def anywhere(self, held: HeldOut) -> Floats:
-        """Return the probability of each outcome in any state, [n]; all outcomes have the same prior weight."""
+        """Return the probability of each outcome given neither state nor action, [n], with a uniform prior."""
         at = np.minimum(np.searchsorted(self._codes, held.code), max(len(self._codes) - 1, 0))
         known = self._codes[at] == held.code if len(self._codes) else np.zeros(len(held.code), np.bool_)
         seen = np.where(known, self._counts[at], 0.0) if len(self._codes) else np.zeros(len(held.code))
@@ -404,7 +404,7 @@ def _far(count: int, predicted: float, frequency: float) -> bool:
 def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
     """Return the states of each held-out path, and whether the path ends in an end of an episode.
 
-    Paths are cut where steps do not follow.
+    A path is cut where a step does not begin in the state in which the previous step ended.
     """
     if not len(held.state):
         return []

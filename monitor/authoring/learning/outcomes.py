@@ -17,7 +17,8 @@ class Outcomes:
     """Labels after each held-out transition, independent of the states. `seed`, `fraction`, `begin`: as in `Holdout`.
 
     `unsafe` [L]: labels that count as holding where they are unknown, as in the models. `unmarked`: whether no column
-    tells cut episodes from others. Then a path whose last state is the first with a label is taken to end by it.
+    tells cut episodes from others. Then, if the last state of a path is the first with a label, the label is assumed to
+    end the episode.
     """
 
     seed: int
@@ -44,7 +45,7 @@ class Outcomes:
         self._take((steps.arrived, steps.unmeasured, lost), is_end(steps.code), (steps.segment, steps.episode))
 
     def _take(self, labels: tuple[Bools, Bools, Bools], ended: Bools, of: tuple[Ints, Ints]) -> None:
-        """Add transitions [n]: their labels, whether each ends an episode, and `of` which path and episode they are.
+        """Add transitions [n]: their labels, whether each ends an episode, and `of`: their paths and their episodes.
 
         `labels`: three arrays [n, L]: the labels that hold afterwards, where a value for them is missing, and where the
         last state is missing.

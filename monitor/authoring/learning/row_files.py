@@ -29,7 +29,8 @@ CELLS: Final = 1 << 21
 """Largest number of values of a batch. If there are many columns, a batch has fewer rows."""
 
 TEXT: Final = 1 << 26
-"""Largest size, in bytes, of the text of a batch, and of one of its columns as an array, whose rows have one width."""
+"""Largest size, in bytes, of the text of a batch. Also the largest size of a text column as an array, in which all rows
+are as wide as the widest."""
 
 LINE: Final = 4 << 20
 """Largest number of bytes of a line of a CSV file or of JSON lines, and of a message of an MCAP file."""
@@ -108,7 +109,7 @@ class RowFile(Protocol):
 
 
 class RowsOf:
-    """Rows made of the rows of another file. Everything is as in the other file, unless a class says otherwise."""
+    """Base of readers that change the rows of another reader. A subclass overrides what it changes."""
 
     def __init__(self, rows: RowFile) -> None:
         self.path = rows.path

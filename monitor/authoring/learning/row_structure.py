@@ -1,4 +1,4 @@
-"""Finds the columns that cut rows into steps and episodes: the episode, the order, the action and the end markers.
+"""Find the columns that cut rows into steps and episodes: the episode, the order, the action and the end markers.
 
 Their roles come from the names of the columns, and from the changes of their values from row to row.
 """
@@ -23,7 +23,8 @@ OPEN: Final = 0.05
 """Largest fraction of all episodes that may be open at once if episodes overlap."""
 
 MOSTLY: Final = 0.95
-"""A rule, such as that a column rises from row to row, counts as true if it holds in this fraction of the rows.
+"""A rule, such as that a column rises from row to row, counts as true if it holds in at least this fraction of the
+rows.
 
 A few rows may be wrong.
 """
@@ -31,8 +32,8 @@ A few rows may be wrong.
 LIMITED: Final = 0.2
 """A time limit is suspected if at least this fraction of the ends has the longest length.
 
-Natural ends are spread over many lengths, so few of them have the longest one. From the fraction `MOSTLY`, all ends at
-this length are treated as cuts.
+Natural ends are spread over many lengths, so few of them have the longest one. If the fraction reaches `MOSTLY`, all
+ends at this length are treated as cuts.
 """
 
 FEW: Final = 5
@@ -177,7 +178,7 @@ class RowStructure:
         return [name for name in every if self._facts[name].distinct > 1]
 
     def _counts(self, name: str) -> bool:
-        """Return whether a column rises by 1 within episodes. If no column has the episode, it must restart."""
+        """Return whether a column rises by 1 within episodes and, if no column has the episode, also restarts."""
         episode = self._roles.having("episode")
         if episode is not None and episode not in self._facts:
             return False
@@ -222,7 +223,7 @@ class RowStructure:
         return changes == self._facts[name].distinct
 
     def _is_overlapping(self, name: str) -> bool:
-        """Return whether few values of a column overlap, each of which is open from its first to its last row."""
+        """Return whether few values of a column overlap. A value is open from its first row to its last row."""
         kinds, first = np.unique(values := self._roles.columns[name], return_index=True)
         last = len(values) - 1 - np.unique(values[::-1], return_index=True)[1]
         steps = np.zeros(len(values) + 1, np.int64)
@@ -284,7 +285,7 @@ class RowStructure:
     def time_limit(self) -> int:
         """Treat ends as cuts if nearly all of them come after the same number of steps.
 
-        If only a suspicious part of them do, note this and return this number of steps; otherwise return 0.
+        If only a suspicious part of the ends does, ask the user and return the number of steps; otherwise return 0.
         """
         name = self._roles.having("terminated")
         if name not in self._facts or len(self.links.before) < PAIRS:

@@ -22,7 +22,7 @@ APART: Final = 3.0
 """A value is far outside if the gap to the other values is at least this many times their whole range."""
 
 NEGATIVE: Final = 2
-"""So many different negative values, or fewer, are doubtful if the other numbers are never negative."""
+"""Negative values of a column are doubtful if there are at most this many different ones among other numbers."""
 
 REPEATED: Final = 2
 """A far value that occurs at least this often is not a single odd reading."""
@@ -46,13 +46,13 @@ TEXTS: Final = MISSING - {"none", "na"}
 COMMON: Final = 0.05
 
 RARE: Final = 0.01
-"""Largest fraction of the rows that have a value that is doubtful because it is rare."""
+"""A value in at most this fraction of the rows is rare, and may be doubtful for this reason."""
 
 DOUBTFUL: Final = frozenset({"err", "error", "fault", "invalid", "unavailable", "undefined", "unknown"})
 """Texts in lower case that may say that there is no value. They may also be names."""
 
 HUGE: Final = 1e20
-"""No quantity in its usual unit is as large. Formats of weather data fill with 9.97e36."""
+"""A number at least this large is no reading in a usual unit. Formats of weather data use 9.97e36 for no value."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def far_values(values: AnyArray) -> list[FarValue]:
 def doubtful_values(values: AnyArray) -> list[FarValue]:
     """Return the rare values of a column [n] that a person should look at, besides `far_values`.
 
-    These are the largest and the smallest number if it has a form that loggers use for a missing value and lies outside
+    These are: the largest or smallest number, if it has a form that loggers use for a missing value and lies outside
     the others by half their range; one or two negative whole numbers among numbers that are otherwise never negative;
     and texts that may say that there is no value. None of these values is taken for missing, because they may be
     readings.
@@ -166,7 +166,7 @@ def doubtful_values(values: AnyArray) -> list[FarValue]:
 
 
 def missing_texts(values: AnyArray) -> tuple[str, ...]:
-    """Return the texts of a column [n] that stand for a missing value. `none` and `na` may be names.
+    """Return the texts of a column [n] that stand for a missing value; not `none` and `na`, which may be names.
 
     If more than the fraction `COMMON` of the rows have such a text, these texts may also be names.
 

@@ -103,5 +103,5 @@ def numbered(tally: Tally, states: Numbering, kept: Sequence[int] = (), actions:
 
 
 def moved(states: Numbering, before: int) -> bool:
-    """Return whether new states need numbers of others, because states are indices and there are more than `before`."""
+    """Return whether new states take numbers of other states: states are indices, and more than `before`."""
     return states.kind == "index" and states.size > before

@@ -1,4 +1,4 @@
-"""Counts of transitions, visits, labels and rewards. Memory grows only with the number of different kinds."""
+"""Counts of transitions, visits, labels and rewards. Memory grows only with the different transitions and states."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class Tally:
     def _keep(self, features: AnyArray, at: Ints, priority: Ints) -> None:
         """Keep the inputs with the smallest priorities of each state.
 
-        Priorities are hashes, so batches do not matter.
+        Priorities are hashes, so the result does not depend on the division into batches.
         """
         table, width = self.visited.columns, features.shape[1]
         most = max(min(KEPT, KEPT_NUMBERS // (len(self.visited) * (width + 1))), 1)

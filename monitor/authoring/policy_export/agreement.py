@@ -14,7 +14,8 @@ from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_policy import table_from_onnx
 
 TOLERANCE: Final = 1e-4
-"""Largest accepted difference of a probability; times 1 + the largest score: of two scores that count as tied.
+"""Largest accepted difference of a probability. Two scores are tied if they differ by at most this times (1 + the
+largest score).
 
 Networks use 32-bit arithmetic.
 """

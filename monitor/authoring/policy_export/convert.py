@@ -1,4 +1,4 @@
-"""Chooses the reader of a policy by its source."""
+"""Choose the reader of a policy by its source."""
 
 from __future__ import annotations
 

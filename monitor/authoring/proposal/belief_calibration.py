@@ -1,4 +1,4 @@
-"""Calibration of the belief: how often is a state the true one if the belief gives it some probability?
+"""Calibration of the belief: if the belief gives a state some probability, how often is this the true state?
 
 The belief at a step is filtered, not smoothed: it is the distribution of the state given all observations and actions
 up to this step, as in `Verdict.belief`. True states are only compared with the belief, so they change no belief.
@@ -88,8 +88,8 @@ class BeliefRecord:
     """The beliefs at recorded steps, beside their true states.
 
     Args:
-        checker: of the model with hidden states, and its policies.
-        settings: of the stream.
+        checker: checker of the model with hidden states and of its policies.
+        settings: settings of the stream.
     """
 
     def __init__(self, checker: HiddenChecker, settings: StreamSettings) -> None:
@@ -118,12 +118,12 @@ class BeliefRecord:
     def read(self, step: Observation) -> tuple[int | None, object]:
         """Return the true state of a step and its observation, each None if unknown.
 
-        Raises InputError if the step is none of the model.
+        Raises InputError if the model does not have the step's observation.
         """
         return self._true(step), self._adapter.read(self._adapter.without_truth(step))[0]
 
     def _true(self, step: Observation) -> int | None:
-        """Return the true state that a step has beside its observation; None if there is none, or none of the model."""
+        """Return the true state that a step has beside its observation; None if there is none or the model lacks it."""
         if step.truth is None:
             return None
         try:

@@ -22,7 +22,8 @@ HOLDS: Final = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40)
 """Values of `hold` that are compared: smallest lengths of takeovers, in steps."""
 
 WORTH: Final = 0.01
-"""A takeover should be longer if each further step saves this fraction of the episodes that are unsafe unguarded."""
+"""A takeover should be longer if each further step saves this fraction of the episodes that are unsafe without a
+guard."""
 
 LONGEST: Final = 200
 """Largest number of steps of an episode in the calculation."""
@@ -72,7 +73,7 @@ def guarded(
 
 
 def proposed(rows: Sequence[Guarded]) -> int | None:
-    """Return the longest length whose last steps save enough (`WORTH`); None if a guard saves no unsafe episode."""
+    """Return the longest length up to which further steps save enough (`WORTH`); None if a guard saves no episode."""
     if not rows or rows[-1].unsafe >= rows[0].unsafe:
         return None
     best = rows[1]

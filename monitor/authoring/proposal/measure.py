@@ -1,4 +1,4 @@
-"""Measures candidate formulas: recorded paths go through the same monitor as live steps.
+"""Measure candidate formulas: recorded paths go through the same monitor as live steps.
 
 Candidates compare the same values with different thresholds, so the monitor has one formula for each value.
 """

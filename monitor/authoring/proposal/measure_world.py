@@ -1,4 +1,4 @@
-"""Measures candidate formulas in a world with numbers, where values are sampled.
+"""Measure candidate formulas in a world with numbers, where values are sampled.
 
 The chosen formula is then replayed in the way that the monitor runs it.
 """

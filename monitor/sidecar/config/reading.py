@@ -217,7 +217,7 @@ def _holds(overrides: Mapping[str, Any], location: Location) -> bool:
 
 
 def _section_at(location: Location) -> type[BaseModel]:
-    """Return the model whose keys are allowed at `location`, by the fields' annotations."""
+    """Return the class whose fields are the allowed keys at `location`, by the fields' annotations."""
     section: type[BaseModel] = Config
     for part in location:
         if isinstance(part, int) or section is WebhookConfig:  # the index of a formula, or the name of a webhook

@@ -133,7 +133,7 @@ class AlarmHistory:
                 self._next = max(self._next, number + 1)
 
     def note(self, publications: Iterable[Publication]) -> HistoryChanges:
-        """Record the alerts among these messages, and return the changes. Alerts that are already recorded add none."""
+        """Record the alerts among these messages, and return the changes. Known alerts change nothing."""
         rows: dict[int, bytes] = {}
         gone: list[int] = []
         for publication in publications:

@@ -1,4 +1,4 @@
-"""Pauses before failed attempts are repeated: exponential backoff with jitter, or longer if the receiver requests."""
+"""Pauses before failed attempts are repeated: exponential backoff with jitter, or longer at the receiver's request."""
 
 from __future__ import annotations
 

@@ -76,10 +76,10 @@ class _Queue:
     """Posts of one agent, by number, in order.
 
     `due`: ticks from which the first post may be tried. `failures`: number of consecutive failed attempts. `tried`: the
-    post of the last attempt. The next four are about this post. `refusals`: number of consecutive refusals. `content`:
-    number of consecutive refusals of its content. `proofs`: number of times that another post was accepted between two
-    failures of this post. `since`: ticks of the failure at which `proofs` became 1; while it is 0, of the first
-    failure. `seen`: number of accepted posts, of all agents, at the last failure.
+    post of the last attempt; the next four numbers are about this post. `refusals`: number of consecutive refusals.
+    `content`: number of consecutive refusals of its content. `proofs`: number of times that another post was accepted
+    between two failures of this post. `since`: ticks of the failure at which `proofs` became 1; while `proofs` is 0,
+    ticks of the first failure. `seen`: number of accepted posts, of all agents, at the last failure.
     """
 
     numbers: deque[int] = field(default_factory=deque)
@@ -106,7 +106,8 @@ class _Queue:
     def judge(self, ticks: float) -> Literal["later", "ask", "hopeless"]:
         """Return whether the fault lies in the post, that is, whether it fails while the receiver accepts other posts.
 
-        `hopeless`: yes. `later`: not known yet. `ask`: try this agent's next post now; yes, if the receiver accepts it.
+        `hopeless`: yes. `later`: not known yet. `ask`: try this agent's next post now; if it is accepted, the fault
+        lies here.
         """
         if self.content >= REFUSALS:
             return "hopeless" if self.proofs else "ask"
