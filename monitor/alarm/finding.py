@@ -140,7 +140,7 @@ class Finding:
         )
 
     def _unrecorded(self, number: int) -> str:
-        """Return a note, with the reason, if a quantity is known only as an interval or extrapolates."""
+        """Return a note, with the reason, if a quantity is known only as an interval or rests on extrapolation."""
         quantity = self._verdict.quantities[number]
         open_ = is_open(quantity.extremes) or extrapolates(quantity)
         return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""

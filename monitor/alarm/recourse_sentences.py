@@ -39,7 +39,7 @@ class StepSentence(NamedTuple):
 
 
 class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The fewest decisions that would have met the goal if changed in hindsight, and the first changed decision."""
+    """The fewest changed decisions, chosen in hindsight, that would have met the goal; and the first of them."""
 
     count: int
     """Number of changed decisions, at most 3. All other decisions are unchanged."""

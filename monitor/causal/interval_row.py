@@ -14,7 +14,7 @@ from monitor.arrays import Floats
 from monitor.causal.row import RowMemory, greedy, sort_pairs
 
 TINY = 1e-200
-"""Smaller values of p* are replaced by this value, because the rows x then no longer depend on p*."""
+"""Smaller values of p* are replaced by this value, which allows the same rows."""
 
 
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:

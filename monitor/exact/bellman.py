@@ -87,7 +87,7 @@ class Entries:
 def means_over_rows(  # noqa: PLR0917 - the rows of a law at an offset, the pairs, the values, the result
     law: Law, offset: int, layer: Layer, chosen: Bools, ahead: Floats, out: Floats
 ) -> None:
-    """Write to `out` [n] the mean of `ahead` [S] over the row of each pair of a layer that is `chosen` [n]."""
+    """For each `chosen` [n] pair of a layer, write the mean of `ahead` [S] over the pair's row to `out` [n]."""
     model, end = law.model_at(offset), law.ended(offset)
     rows = model.indptr, model.successors, model.probabilities
     _means_over_rows(*rows, layer.states, layer.actions, chosen.view(np.uint8), model.actions, ahead, out)

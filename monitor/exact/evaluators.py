@@ -577,7 +577,7 @@ def _before_end(law: Law) -> Law:
 
 
 def _ends_elsewhere(world: CounterfactualWorld) -> bool:
-    """Return whether the end of the episode changes rows, but not exactly from the last observed pair on.
+    """Return whether the end of the episode changes rows from another pair on than the last observed pair.
 
     The compiled loops do not support such paths. Such paths occur if a nested quantity looks back, because then a path
     may end before or after its episode.

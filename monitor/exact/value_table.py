@@ -99,7 +99,8 @@ class ValueTable:
     def prepare(self) -> bool:
         """Fill the table for every reachable obligation, if it fits; return whether it was filled.
 
-        Raises LimitError if the table of a small model does not fit. Then its reachable part would probably not fit.
+        Raises LimitError if the table of a small model does not fit. Then its reachable part would probably not fit
+        either.
         """
         try:
             self.all_values(0, self.automaton.start)

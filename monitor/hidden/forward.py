@@ -69,10 +69,10 @@ class Edges:
 class Part:
     """Columns in which one policy acts, and the policy's decisions.
 
-    The decisions for step g begin at `found[first[g]]`, by node. `begin` to `end`: the columns; `offset_begin` to
-    `offset_end`: the offsets whose rewards are collected. `push_apart` divides the nodes of step g by whether their
-    rows depend on the true successor (`depends`: 1 or 0). It writes them to `chosen[depends, first[g]:]`, and their
-    number to `count[depends, g]`.
+    The decisions for step g are `found[first[g]:]`, one entry for each node of its place. `begin` to `end`: the
+    columns; `offset_begin` to `offset_end`: the offsets whose rewards are collected. `push_apart` divides the nodes of
+    step g by whether their rows depend on the true successor (`depends`: 1 or 0). It writes them to `chosen[depends,
+    first[g]:]`, and their number to `count[depends, g]`.
     """
 
     table: Couplings

@@ -93,9 +93,9 @@ class Tail:
     def worths(self, columns: Sequence[Column], masks: AnyArray, states: Ints, end: int | None) -> Floats:
         """Return the values [n * M, A, columns] of each action in n states at the last pair, with each of M memories.
 
-        A value is the mean reward of the action, if it counts, plus the value after it. Obligations are those before
-        the labels of the states, `masks` [n], are read. `end`: the absorbing state, if the episode has ended. If values
-        of all states are requested, they are cached. The policy must be a table.
+        A value is the mean reward of the action, if it counts, plus the value after it. The obligations of `columns`
+        are pending before labels are read; `masks` [n]: the label sets of the states. `end`: the absorbing state, if
+        the episode has ended. If values of all states are requested, they are cached. The policy must be a table.
         """
         key = tuple(columns)
         if end is None and len(states) == self._model.states:
@@ -172,7 +172,7 @@ def _averaged(reader: TableReader, model: MDP) -> PolicyTable:
 
 
 def _with_memory(reader: TableReader, model: MDP, ended: MDP) -> tuple[MDP, PolicyTable]:
-    """Return `ended` over pairs, state * M + memory, and the policy on this model.
+    """Return the model `ended` over pairs (number state * M + memory), and the policy on this model.
 
     An action of this model is a pair (new memory, action).
     """

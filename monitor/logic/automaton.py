@@ -3,7 +3,7 @@
 A *label set* contains the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n.
 An *obligation* is the condition that the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza,
 "Using temporal logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form
-with subsumption, so that obligations with the same meaning are usually the same obligation: a conjunction drops each
+with subsumption, so that obligations with the same meaning usually have the same form: a conjunction drops each
 element that another element entails, and a disjunction drops each conjunction that entails another. Every operator is
 bounded, so each step lowers the number of steps still needed, and the obligations form an acyclic graph.
 """

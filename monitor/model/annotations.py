@@ -38,7 +38,7 @@ def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str
 
 
 def checked_observations(observations: object, states: int) -> Reals | None:
-    """Return the observations of each state, [S, D], read-only, as float32 if every number fits; None without any."""
+    """Return the observations of each state, [S, D], read-only, as float32 if every number fits; or None."""
     if observations is None:
         return None
     given = as_array(observations, "observations")

@@ -142,7 +142,7 @@ def has_scheme(source: str) -> bool:
 
 
 WORLDS = "a manifest (.yaml), or module.py:name, which runs that file"
-"""What the source of a world with numbers (not a table) may be, for messages."""
+"""Possible sources of a world with numbers (not a table), in words for messages."""
 
 
 def names_world(source: str | PurePath) -> bool:

@@ -17,7 +17,7 @@ from monitor.model.sparse_rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
 MAX_REWARD = 1e140
-"""Largest |r| + |r'|. The sum over a million steps, the longest horizon, and its square are then finite."""
+"""Largest |r| + |r'|. The sum over a million steps (the longest horizon) and the square of this sum are then finite."""
 
 NO_REWARDS = "none"
 """Name that selects none of the reward structures of a file."""

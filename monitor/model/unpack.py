@@ -142,7 +142,7 @@ def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
     """Return the arrays by key, with the kind and size that their keys require; reading takes at most `limit` bytes.
 
     Raises:
-        ModelError: the archive has other members, or more data. For bytes that are no archive also errors of `zipfile`.
+        ModelError: the archive has other members, or more data. If the bytes are no archive, also errors of `zipfile`.
     """
     check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -164,7 +164,7 @@ def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
 def check_archive(content: bytes, limit: int) -> None:
     """Raise ModelError if an archive has far too many members, or unpacks to more than `limit` bytes.
 
-    For bytes that are no archive also raises the exceptions of `zipfile`.
+    If the bytes are no archive, also raises errors of `zipfile`.
     """
     check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -234,7 +234,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Hea
 
 
 def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> None:
-    """Refuse an array that is larger than the others allow. A smaller one needs little memory, and is refused later."""
+    """Refuse an array that is larger than the others allow. Arrays that are too small are refused later."""
     checked_size(states, actions)
     names, labels = headers.get("label_names"), headers.get("labels")
     most = {

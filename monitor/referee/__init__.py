@@ -3,7 +3,7 @@
 It computes the exact results of `monitor.check` from the definitions: the closed form of a counterfactual row, the
 expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
 engine (`monitor.exact`): it has no automaton, no compiled code, and no cache between queries. Keep it independent, so
-that agreement of both evaluators rules out a shared error.
+that both evaluators are unlikely to have the same error.
 
 Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`, `best.py`, `recourse.py`, `verdict.py`, in this
 order. `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models. `extremes.py` adds the extremes

@@ -56,7 +56,7 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 
 
 def is_counted(measure: Probability) -> bool:
-    """Return whether the residual of a path formula shows as soon as its truth is decided; later uses do not count.
+    """Return whether the residual of a path formula shows at once that its truth is decided; later uses do not count.
 
     The residual shows this if the formula has no nested goal and at most one temporal operator, and no constant on the
     right side of this operator. For example, `G[2,4] true` is always true, but its residual does not show this.

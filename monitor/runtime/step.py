@@ -58,7 +58,8 @@ class AgentState(msgspec.Struct, frozen=True):
 class Stepped(msgspec.Struct, frozen=True):
     """Result of a step.
 
-    `due`: ticks at which to step with None, unless another event comes first; None if there is no such time.
+    `due`: ticks at which to call `step` with the event None, unless another event comes first; None if there is no such
+    time.
     """
 
     state: AgentState
@@ -133,7 +134,7 @@ class AgentStep:
 
     @property
     def due(self) -> float | None:
-        """Ticks at which to step with None, unless another event comes first; None if there is no such time."""
+        """Ticks at which to call `step` with None, unless another event comes first; None if there is no such time."""
         return self._monitor.due
 
     def checkpoint(self) -> AgentState:

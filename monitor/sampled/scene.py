@@ -83,7 +83,7 @@ class Enumerated:
         )
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
-        """Return the world of an intervention; `acted`: names of the policies that acted from it on."""
+        """Return the world of an intervention; `acted`: names of the policies that acted from there on."""
         return self._worlds.world(change, acted)
 
     def automaton(self, measure: Measure) -> Automaton:
@@ -167,7 +167,7 @@ class Simulated:
                     raise error_at(_unknown("label", atom.name, self._worlds.main.labels), text, atom.at)
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
-        """Return the world of an intervention; `acted`: names of the policies that acted from it on."""
+        """Return the world of an intervention; `acted`: names of the policies that acted from there on."""
         return self._worlds.world(change, acted)
 
     def automaton(self, measure: Measure) -> Automaton:

@@ -35,7 +35,7 @@ TRUNCATION = 0.5
 def predicted(values: Floats) -> tuple[Floats, Floats]:
     """Return the mean and variance [..., N], estimated before each of the values [..., N] in [0, 1] is seen.
 
-    Estimates include one additional sample 1/2 and one additional square 1/4. The variance is from the sum of
+    Estimates include one additional sample 1/2 and one additional square 1/4. The variance is estimated from the sum of
     (x_i - mean of the first i)^2. Bets of any size are valid. Bets whose size is chosen by these estimates make the
     interval nearly as narrow as possible.
     """

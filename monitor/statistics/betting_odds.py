@@ -54,7 +54,7 @@ class TransitionOdds:
 
 
 class Odds:
-    """Cache of the odds of transitions. The odds are computed when the transition occurs; later ones may replace them.
+    """Direct-mapped cache of transitions with their odds, which are computed when the transition occurs.
 
     `starts`, `successors`, `probabilities`: as for `ModelTest`. `dense`: whether counts of transitions are arrays.
     """

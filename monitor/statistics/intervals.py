@@ -16,7 +16,7 @@ from monitor.statistics.strength import in_open_unit
 
 
 def clopper_pearson(successes: int, samples: int, alpha: float) -> tuple[float, float]:
-    """Return the confidence interval of a probability by inversion of the binomial test, of level at least 1 - alpha.
+    """Return the confidence interval, of level at least 1 - alpha, of a probability. It inverts the binomial test.
 
     >>> tuple(round(end, 4) for end in clopper_pearson(0, 10, 0.05))
     (0.0, 0.3085)

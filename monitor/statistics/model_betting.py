@@ -69,7 +69,7 @@ OFTEN: Final = 100.0
 OWN_BETS: Final = 5
 """Number of bets that use no data of other agents. With several agents there is one more bet, `together`."""
 MOST_HIGHEST: Final = 1e12
-"""Highest wealth of an agent's own bets after which a rejected test ends, if there are several agents."""
+"""With several agents, a rejected test ends when the highest wealth of the agent's own bets reaches this value."""
 
 
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):

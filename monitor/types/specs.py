@@ -37,7 +37,7 @@ TestName = Literal["betting", "paper"]
 
 
 class AlarmSpec(msgspec.Struct, frozen=True):
-    """When verdicts raise an alarm, and what is published with the alarm."""
+    """Conditions under which verdicts raise an alarm, and texts that are published with the alarm."""
 
     for_: Positive = 1
     """Number of bad verdicts, without a good verdict in between, that fire the alarm."""
@@ -60,7 +60,7 @@ class AlarmSpec(msgspec.Struct, frozen=True):
 
     @property
     def fires_while(self) -> Literal["fails", "holds"]:
-        """The truth value with which the alarm fires; `fails` also for `regret(...)`, whose outcomes miss a goal."""
+        """The truth value with which the alarm fires; `fails` also for `regret(...)`, whose alarm is about a miss."""
         return "holds" if self.when == "holds" else "fails"
 
 
@@ -113,8 +113,8 @@ class BandSettings(msgspec.Struct, frozen=True):
     delta: Rate = 0.05
     """Probability that the guaranteed band misses the true value, for all answers together."""
     doubt: str = ""
-    """Reason to doubt the model when it denies that handing over, or carrying on, meets the goal; empty if there is
-    none. `cfmon init` writes the problems of the model here. Only verdicts with bands use this text.
+    """Reason to doubt the model when it says that handing over now does not help; empty if there is no reason. `cfmon
+    init` writes the problems of the model here. Only verdicts with bands use this text.
     """
 
 
@@ -136,7 +136,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     causal_model: CausalModel = "gumbel"
     """Class of causal models for bounds beside the Gumbel-Max value: `any`, or the counterfactually `stable` ones."""
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
-    """When the formula's verdicts raise an alarm."""
+    """Settings of the formula's alarm."""
     engine: Engine = "auto"
     """`auto`: exact if the formula allows it, otherwise sampled."""
     labels: tuple[tuple[str, str], ...] = ()

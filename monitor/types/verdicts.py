@@ -148,7 +148,8 @@ class Bands(msgspec.Struct, frozen=True):
     fits: int = 0
     """In a learned world with numbers: number of fits to resampled recordings that give the credible band."""
     doubt: str = ""
-    """`bands.doubt` of the configuration: reason to doubt the model when it denies something; otherwise empty."""
+    """`bands.doubt` of the configuration: reason to doubt the model when it says that handing over now does not help;
+    otherwise empty."""
 
 
 class Changes(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from monitor.arrays import Floats, Ints, Shorts, longer
 from monitor.errors import LimitError
 
 OFFSETS, NODES, EDGES = range(3)
-"""Parts of `Levels`: `first_node` and `edge_count`, the arrays of nodes, `edges`."""
+"""Parts of `Levels`. OFFSETS: `first_node` and `edge_count`; NODES: the arrays over nodes; EDGES: `edges`."""
 
 MAX_LEVELS = 8_000_000
 """Largest number of nodes, and of edges between them, for bounds over one path: 320 MB and 256 MB."""
