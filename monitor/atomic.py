@@ -96,7 +96,7 @@ def hidden_folder(place: Path, *, tidy: bool = True) -> Iterator[Path]:
 
 
 def remove_abandoned(place: Path) -> None:
-    """Remove hidden folders that processes of this user left when they were killed, which no process locks."""
+    """Remove the unlocked hidden folders in `place` that killed processes of this user left there."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             if _NAME.match(entry.name):
@@ -158,7 +158,7 @@ def _new_file(path: Path, mode: int | None) -> FileIO:
 
 
 def _begin_writing(file: FileIO, content: bytes) -> None:
-    """Write a file, and have Linux begin to put it on the disk."""
+    """Write a file, and make Linux start to flush it to the disk."""
     view = memoryview(content)
     while view:
         view = view[file.write(view) :]

@@ -103,7 +103,7 @@ class PathError(MonitorError):
 
 
 class EvidenceError(MonitorError):
-    """An evidence file that is unreadable or cannot be derived again."""
+    """An evidence file that is unreadable, or whose verdict cannot be derived again."""
 
 
 class RecordingError(MonitorError):

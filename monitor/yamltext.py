@@ -1,4 +1,4 @@
-"""Safe parsing of YAML written by a person to plain values, within limits, with the line of every key.
+"""Parse YAML that a person wrote: safely, within limits, to plain values with the line of every key.
 
 Anchors, aliases, tags and repeated keys are refused: the first two make small files huge, the last two hide mistakes.
 """

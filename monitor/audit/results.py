@@ -57,7 +57,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class AlarmDifferences:
-    """Difference between two lists of alarms: in both at the same step, in both at different steps, or only in one."""
+    """Difference between two lists of alarms: those in both at the same step, in both at different steps, or in one."""
 
     same: list[Raised]
     moved: list[tuple[Raised, Raised]]

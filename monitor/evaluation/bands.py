@@ -147,7 +147,7 @@ class LearnedBands:
 class _GoalUses(NamedTuple):
     """Uses of rows by a goal: one `RowUses` for each model.
 
-    `basis`: recorded support of its value in its first world.
+    `basis`: recorded support of the goal's value in the goal's first world.
     """
 
     uses: list[RowUses]
@@ -178,7 +178,10 @@ def with_credible(  # noqa: PLR0917 - a verdict, what it answers, and its bands
     now: Sequence[Samples] | None,
     level: float,
 ) -> Verdict:
-    """Return the verdict with the given credible bands: of goals, of the effect of `regret`, of `goals_now`."""
+    """Return the verdict with credible bands at `level`, from the values over drawn models.
+
+    `credible`: values of each goal. `effect`: values of the effect of `regret`. `now`: values of `goals_now`.
+    """
     ends = (*now[0].band(level), *now[1].band(level)) if now else None
     if not credible:
         return replace(verdict, credible_now=ends)
@@ -220,9 +223,9 @@ def missing(how: Bands, reasons: Sequence[str]) -> Bands:
 
 
 def support_of(uses: Iterable[RowUses]) -> int | None:
-    """Return the fewest records among the rows with 90 % of the weight; None if no uncertain row has weight.
+    """Return the fewest records of any of the heaviest rows; None if no uncertain row has weight.
 
-    Rows are taken by weight, the heaviest first, until they have 90 %. Among equal weights, the row with fewer records
+    The heaviest rows are those that together have 90 % of the weight. Among equal weights, the row with fewer records
     comes first.
     """
     parts = [UncertainRows.of(part) for part in uses]

@@ -174,7 +174,7 @@ class TableEngines:
         self.checker.evaluators.prepare(goal, InterventionRef("policy", self.deployed))
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
-        """Return the exact verdict on the formula behind a takeover, with bounds and bands as `spec` says."""
+        """Return the exact verdict on the formula that judges a takeover, with bounds and bands as `spec` says."""
         once = self.checker.incremental_check(formula, spec.causal_model, spec.text, window=0)
         verdict = once.verdict(held.pairs, terminated=held.terminated, acted=held.acted)
         return verdict if spec.bands == "off" else self.with_bands(verdict, formula, held, drawn)
@@ -226,7 +226,7 @@ class WorldEngines:
         self.tested = NoiseRows(checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Answer once, so that errors occur at the start. The errors are those of `TableEngines.prepare`.
+        """Evaluate the formula once, so that errors occur at the start. The errors are those of `TableEngines.prepare`.
 
         Returns True and no reason, because it depends on the observations whether a verdict is exact.
         """
@@ -274,7 +274,7 @@ class WorldEngines:
         """Do nothing, because worlds have no tables."""
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
-        """Return the verdict on the formula behind a takeover, sampled if necessary, with bands as `spec` says."""
+        """Return the verdict on the formula that judges a takeover, sampled if necessary, with bands as `spec` says."""
         verdict = self.drawn_verdict(formula, spec, held, drawn)
         return verdict if spec.bands == "off" else self.with_bands(verdict, formula, held, drawn)
 
@@ -317,7 +317,7 @@ class HiddenEngines:
         self.tested, self.deployed = ObservationRows(checker.filter), checker.deployed
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Answer once, so that errors occur at the start. The errors are those of `TableEngines.prepare`."""
+        """Evaluate the formula once, so that errors occur at the start; errors are those of `TableEngines.prepare`."""
         del window
         if spec.engine == "sampled" or spec.causal_model != "gumbel":
             raise LimitError(ONLY_EXACT)
@@ -343,7 +343,7 @@ class HiddenEngines:
         """Do nothing, because takeovers need no tables here."""
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
-        """Return the exact verdict on the formula behind a takeover."""
+        """Return the exact verdict on the formula that judges a takeover."""
         del drawn
         return self.verdict(formula, spec, held)
 

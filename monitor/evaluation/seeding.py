@@ -17,7 +17,7 @@ from monitor.types.verdicts import Drawn
 SEEDS = 1 << 53
 """Seeds are numbers below this limit, which JSON represents exactly."""
 LEAST = 1e-30
-"""Minimum probability or width. The fraction of a probability for one test on a stream must still be a float."""
+"""Minimum of a probability or width in the settings, so that its share for one test on a stream is still a float."""
 MOST_SAMPLES = 10_000_000
 """Maximum limit of samples for one quantity."""
 

@@ -42,7 +42,7 @@ def simulated_scene(
 
 
 def check_simulated_labels(labels: Collection[str], formula: Formula, text: str) -> None:
-    """Raise FormulaError at the first unknown label, among those that are in no goal and no `regret`."""
+    """Raise FormulaError at the first unknown label outside of goals and of `regret`."""
     for node in subformulas(formula, nested=False):
         if isinstance(node, Label) and node.name not in labels:
             known = ", ".join(sorted(labels)[:10]) or "none"

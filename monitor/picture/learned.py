@@ -31,9 +31,9 @@ def learned_in_words(alarm: Explanation, model: MDP) -> list[str]:
 
 
 def _different(alarm: Explanation) -> list[ComparedWorld]:
-    """Return the worlds.
+    """Return the compared worlds; for a difference of two worlds, only one of them.
 
-    For a difference of two worlds, return only one world, because both have the difference's value and bands.
+    Both have the difference's value and bands.
     """
     if alarm.difference:
         return [replace(alarm.branches[0], name="difference")]

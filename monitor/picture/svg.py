@@ -26,7 +26,7 @@ RULE: Final = "#d3d7dd"
 `RULE` is only for lines that guide the eye; the other colours have a contrast of at least 4.5 to 1.
 """
 AHEAD: Final = "#f1f2f4"
-"""Background of the future."""
+"""Background of the steps after the alarm."""
 
 DARK: Final = {
     PAPER: "#191d22",
@@ -90,7 +90,7 @@ def shortened(text: str, room: float, *, size: float, bold: bool = False) -> str
 
 
 def width_of(text: str, size: float, *, bold: bool = False) -> float:
-    """Return the largest width that a text may have, in pixels."""
+    """Return an upper bound of a text's width in wide fonts, in pixels."""
     return len(text) * size * (WIDE if bold else MEAN)
 
 
@@ -240,9 +240,9 @@ class Canvas:
         return len(lines) * size * 1.4
 
     def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:
-        """Add an area that the keyboard also reaches.
+        """Add an area that can be pointed at, or reached with the keyboard.
 
-        The numbers of the area appear at `below` while the area is pointed at or focused.
+        `lines`, the numbers of the area, appear at `below` meanwhile.
         """
         self._readings.append((at, size, lines, below))
 

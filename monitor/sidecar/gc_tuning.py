@@ -10,11 +10,12 @@ from typing import Final
 COLLECT: Final = (500, 1, 500_000)
 """Thresholds of the collector's three generations.
 
-The youngest generation is searched once 500 more objects were created than freed. The middle generation is searched
-every second time, and all objects after 500,000 of these searches. Each freed old object lowers this difference too, so
-many more than 500 objects may be young. With a threshold of 20,000, a search of the young objects of a thousand agents
-took up to 140 ms; with 500 it takes up to 3 ms. With both thresholds, each surviving object is searched twice. A search
-of all 280,000 objects of a thousand agents takes 0.2 s; at 10,000 steps a second it happens once an hour.
+The youngest generation is searched once 500 more objects were created than freed. The middle generation is searched at
+every second of these searches, and all objects after 500,000 searches of the middle generation. Each freed old object
+lowers the difference too, so many more than 500 objects may be young. With a threshold of 20,000, a search of the young
+objects of a thousand agents took up to 140 ms; with 500 it takes up to 3 ms. With both thresholds, each surviving
+object is searched twice. A search of all 280,000 objects of a thousand agents takes 0.2 s; at 10,000 steps a second it
+happens once an hour.
 """
 
 

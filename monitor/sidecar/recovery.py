@@ -35,7 +35,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> SnapshotSetting:
-    """Return the setting on which a snapshot taken now depends."""
+    """Return the circumstances of a snapshot that is taken now."""
     return SnapshotSetting(
         client_id, loaded.inputs_digest, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or ""
     )

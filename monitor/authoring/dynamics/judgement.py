@@ -16,18 +16,19 @@ from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.worlds.location_scale import LocationScale
 
 LEVEL: Final = 0.001
-"""Level of each kind of test, for all features together."""
+"""Significance level of each kind of test, for all features together."""
 NOISE_APART: Final = 0.05
 FORECAST_APART: Final = 0.1
 RELATED: Final = 0.1
-"""Smallest difference from the uniform distribution function, and smallest correlation, that count if significant."""
+"""A significant correlation counts only if it is larger than this, and a significant difference from the uniform
+distribution function only if it is larger than `NOISE_APART` or `FORECAST_APART`."""
 HORIZON: Final = 10
 DRAWS: Final = 200
 FORECASTS: Final = 500
 """Largest number of forecasts. They are drawn at random from all forecasts."""
 COVERED: Final = 0.8
 NEIGHBOURS: Final = 5
-"""Number of recorded steps with the nearest state and inputs. A forecast takes the action of one of these steps."""
+"""Number of recorded steps, those with the nearest state and inputs, from which a forecast draws its action."""
 MEMORY: Final = 50_000
 IMPOSSIBLE: Final = 0.001
 LEAST_STEPS: Final = 100
@@ -198,7 +199,7 @@ def _from_uniform(values: Floats, estimated: float = np.inf) -> TestResult:
     """Return the Kolmogorov-Smirnov distance from the uniform distribution, with its asymptotic p-value.
 
     If the values were made uniform by an estimated distribution, `estimated` is the number of values behind the
-    estimate. The test is then that of two samples.
+    estimate. The test is then the two-sample test.
     """
     if not len(values):
         return TestResult(0.0, 1.0)
@@ -222,8 +223,8 @@ def _correlation(values: Floats, path: Ints) -> TestResult:
 def _forecast_ranks(world: LocationScale, parts: Parts, windows: Ints, rng: np.random.Generator) -> Floats:
     """Return the ranks, [n, f] in (0, 1), of the recorded states after `HORIZON` steps among draws of the world.
 
-    The inputs are the recorded ones. Recorded actions depend on the forecast states, so the draws take actions from the
-    recorded behaviour instead.
+    The inputs are the recorded ones. The recorded actions reacted to the states that are forecast, so the draws take
+    actions from the recorded behaviour.
     """
     steps = parts.check
     low, high = (np.array([getattr(each, end) for each in world.features]) for end in ("low", "high"))
@@ -249,7 +250,7 @@ def _windows(path: Ints, rng: np.random.Generator) -> Ints:
 
 
 class _Behaviour:
-    """Draws actions that were recorded in the nearest states and inputs, in units of their standard deviations."""
+    """Draws actions that were recorded at the nearest states and inputs; distances are in standard deviations."""
 
     def __init__(self, steps: RecordedSteps, rng: np.random.Generator) -> None:
         rows = rng.permutation(len(steps))[:MEMORY]

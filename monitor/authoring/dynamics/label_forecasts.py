@@ -22,7 +22,7 @@ MOST: Final = 1_000
 BLOCK: Final = 100
 """Number of transitions whose forecasts are computed together."""
 DRAWS: Final = 200
-"""Number of draws for each forecast. Their variance is at most 0.5 % of the squared error of the base rate."""
+"""Number of draws for each forecast. They add at most 0.5 % of the base rate's squared error to its variance."""
 
 
 class ForecastingWorld:

@@ -1,9 +1,9 @@
 """Candidates for a learned world, and the choice among them by their scores on episodes that they were not fitted to.
 
 A world is location + scale x noise. `fits` gives location and scale. The noise is the residuals in the episodes that
-are held back for the choice, because the residuals of a flexible fit on its own steps are too small. A chosen world
-also gets the recorded data that it keeps, and fits to resampled episodes. If the fits give different answers, the
-recordings do not determine the answer.
+are held back for the choice, because the residuals of a flexible fit on its own steps are too small. The chosen world
+also gets recorded inputs, the recorded ranges of each action, and fits to resampled episodes. If the fits give
+different answers, the recordings do not determine the answer.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _TOLERANCE: Final = 1e-5
 """Largest allowed difference from 1 of a sum of probabilities, as in pomdp-solve. The sum is then made 1."""
 
 _START: Final = -1
-"""Stands in place of the action in states at the start, which no action has led to."""
+"""The action of states at the start, to which no action has led."""
 
 _Entered = tuple[int, int]
 """A hidden state: a state of the file, and the first of the actions after which it has the same observations."""

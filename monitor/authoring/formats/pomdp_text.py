@@ -86,7 +86,7 @@ class PomdpText:
         start: state -> probability that an episode begins in this state.
         moves: (action, state) -> next state -> probability.
         shows: (action, next state) -> observation -> probability.
-        rewards: which of the four parts of a rule are given -> rule -> (place in the file, reward).
+        rewards: for each of the four parts of a rule, whether it is given -> rule -> (position in the file, reward).
     """
 
     limit: int

@@ -139,7 +139,8 @@ def judged(
 ) -> tuple[list[Scored], bool]:
     """Return the scores by forecasts of `label`, and whether this label can be judged.
 
-    It can be judged if it sometimes holds and sometimes not on the held-out paths. Otherwise all scores are 0.
+    The label can be judged if it holds at some steps of the held-out paths and not at others. Otherwise all scores are
+    0.
     """
     found, errors = _forecast(candidates, outcomes, labels, [label])
     return _apart(found, errors, outcomes), bool(errors.any())

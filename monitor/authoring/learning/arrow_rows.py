@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE: Final = 256
-"""Number of rows that show how long the lists of a column are, and whether bytes are text."""
+"""Number of rows that are examined to find the length of lists, and whether bytes are text."""
 
 LONG_BYTES: Final = 64
 """Largest fixed length, in bytes, of values that are read, such as UUIDs or digests. Longer ones are left out."""

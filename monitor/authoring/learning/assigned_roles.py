@@ -88,7 +88,10 @@ class AssignedRoles:
         return first_known(self.free(role), SINGLE[role])
 
     def is_calendar(self, name: str) -> bool:
-        """Return whether a column is a part of the calendar. Over 31 different texts cannot be names of days."""
+        """Return whether a column is a part of the calendar.
+
+        A column with over 31 different texts does not name days.
+        """
         facts = self.facts[name]
         return is_calendar(name) and (facts.kind != "text" or facts.distinct <= 31)
 

@@ -35,7 +35,7 @@ TIME: Final = re.compile(
 AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
 NEARLY_ALL: Final = 10
-"""If at most one of 10 values is not a number, these values count as mistakes. If more are not, the column is text."""
+"""A column has numbers if at most one of 10 values is not a number; the others count as mistakes. Else it has text."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def moments(batch: RowBatch, name: str, *, day_first: bool | None = None) -> tup
     """Return a column that orders rows: int64 unchanged, other numbers as float64, times as seconds since 1970.
 
     A value that is neither a number nor a time is NaN. A time without a zone counts as UTC. Also returns whether days
-    come before months in times such as 04/05/2026, or None if there are no such times. `day_first`: the same for
+    come before months in times such as 04/05/2026, or None if there are no such times. `day_first`: this result for
     earlier rows. Raises RecordingError if it is not known whether day or month comes first, or if only some times have
     a zone.
     """
@@ -329,7 +329,7 @@ def _is_mark(value: object) -> bool:
 
 
 def _usual_kind(values: Sequence[object]) -> str:
-    """Return the kind of most values: "f" if nearly all texts, or half of mixed values, are numbers; else "U"."""
+    """Return "f" if nearly all values are numbers, or half of them if some are no texts; else "U"."""
     present = [value for value in values if not _is_mark(value)]
     numbers = sum(_fits(value, "f") for value in present)
     texts = sum(isinstance(value, str) for value in present)

@@ -23,7 +23,7 @@ SAMPLE: Final = 100_000
 """Number of rows from which quantiles are computed."""
 
 FEW: Final = 32
-"""A column without a specification gets one bin for each value, if these are whole, and at most this many."""
+"""A column without a specification gets one bin for each value, if the values are whole and at most this many."""
 
 MOST: Final = 10_000
 """Largest number of bins of one column."""

@@ -1,4 +1,4 @@
-"""Split recordings for the report: hold out some paths, and count the other paths a second time."""
+"""Split recordings for the report: hold out some paths, and also count the other paths by themselves."""
 
 from __future__ import annotations
 

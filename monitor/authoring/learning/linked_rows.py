@@ -74,8 +74,9 @@ def _episode(columns: Mapping[str, AnyArray], roles: Roles) -> Ints:
 def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, AnyArray]:
     """Return the rows that are not lost, and mark their neighbours.
 
-    `@torn`: number of lost rows of the same episode directly before the row. `@pending`: number of those directly after
-    it, if no other row of the episode follows yet. Lost rows before an episode's first row count only within a batch.
+    `@torn`: number of lost rows of the same episode directly before the row. `@pending`: number of lost rows directly
+    after the row, if no other row of the episode follows yet. Lost rows before an episode's first row count only within
+    a batch.
     """
     lost = columns["@lost"]
     if not lost.any():
@@ -225,7 +226,10 @@ class LinkedRows:
         self.taken[self.sorted] = more - np.concatenate([[0], more])[begin]
 
     def _leave_out(self, order: AnyArray, begins: Bools) -> None:
-        """Mark rows whose order is below that of an earlier row of the same path or, if steps are counted, equal."""
+        """Mark rows whose order is below that of an earlier row of the same path.
+
+        If steps are counted, an equal order is marked too.
+        """
         places, top = self.sorted.tolist(), 0.0
         for place, value, begin in zip(places, order.tolist(), begins.tolist(), strict=True):
             if not begin and (value < top or (value == top and self.counts_up)):
@@ -277,7 +281,8 @@ class LinkedRows:
     def _numbers(self, heads: Bools, name: str) -> Ints:
         """Return for each row the number of the first row of its path or of its episode.
 
-        `heads`: whether a row is the first one, in the sorted order. `name`: column of the numbers of carried rows.
+        `heads`: whether a row is the first of its path or episode, in the sorted order. `name`: column of the numbers
+        of carried rows.
         """
         own = np.where(self.fresh, self.columns["@row"], self.columns[name])[self.sorted]
         found = np.zeros(self.count, np.int64)

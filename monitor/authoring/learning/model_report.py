@@ -47,10 +47,11 @@ Z: Final = 3.0
 
 @dataclass(frozen=True)
 class Gain:
-    """Mean log likelihood of held-out steps in nats a step, compared with a prediction from state and action.
+    """Mean log likelihood of held-out steps under a prediction, in nats a step.
 
-    `name`: the data that the prediction uses. `difference`, `error`: mean of the difference and its standard error by
-    paths. `detects`: for a history, the information in nats a step that would be found `real` with probability `POWER`.
+    It is compared with the prediction from state and action. `name`: the data that the prediction uses. `difference`,
+    `error`: mean of the difference and its standard error by paths. `detects`: for a history, the information in nats a
+    step that would be found `real` with probability `POWER`.
     """
 
     name: str
@@ -271,7 +272,7 @@ def _kinds(train: Tally, held: HeldOut) -> Floats:
 
 
 def detectable(error: float, draws: Floats, kinds: Floats) -> float:
-    """Return the information, in nats a step, with which a history's gain is real with probability `POWER`.
+    """Return the information, in nats a step, that a history needs for a gain that is real with probability `POWER`.
 
     If the history has I nats of information, the counts of `draws` steps like a held-out step give I (1 - (C / (draws +
     C))^2) nats, where C is `HISTORY_CONCENTRATION`, if the effect is so small that information is quadratic in it.

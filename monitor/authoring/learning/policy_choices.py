@@ -2,7 +2,7 @@
 
 If a state contains rows on which the agent acts differently, the outcomes of its actions were recorded in different
 situations, and comparing these outcomes in this state misleads (confounding, as in Pearl 2009, chapter 3). If the
-alternative acts differently there, the state does not determine what it would do.
+alternative acts differently on such rows, the state does not determine what the alternative would do.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ FEW: Final = 0.05
 MOST_MIXED: Final = 0.1
 """Largest fraction of the steps that are in mixed states if the model is good.
 
-If a policy chooses between two actions, its most frequent choice in a mixed state differs from it on at most half of
-the rows, and in any other state on at most `FEW` of them. So at this limit it differs on at most 9.5 % of the steps.
+If a policy chooses between two actions, its most frequent choice in a mixed state differs from the policy on at most
+half of the rows, and in any other state on at most the fraction `FEW`. So at this limit, the most frequent choices
+differ from the policy on at most 9.5 % of the steps.
 """
 
 ROWS: Final = 40_000
@@ -85,7 +86,7 @@ def mixed(states: Ints, actions: Ints) -> float:
 
 
 def mixed_problem(name: str, share: float) -> ModelProblem | None:
-    """Return the problem of a model whose states mix rows on which a policy acts differently; None if few rows are."""
+    """Return the problem that states mix rows on which a policy acts differently; None if they mix few rows."""
     if share <= MOST_MIXED:
         return None
     who, why = {

@@ -1,7 +1,7 @@
 """Files of recorded rows: common parts of their readers, and the choice of the reader of a file. Impure.
 
-Limits do not depend on declarations in a file or on its packing. A line has at most `LINE` bytes, and a table has at
-most `COLUMNS` columns. Reading a batch takes at most `monitor.memory.MEMORY` more memory than the process had.
+Limits do not depend on declarations in a file or on its compression. A line has at most `LINE` bytes, and a table has
+at most `COLUMNS` columns. Reading a batch takes at most `monitor.memory.MEMORY` more memory than the process had.
 """
 
 from __future__ import annotations

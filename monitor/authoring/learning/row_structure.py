@@ -117,7 +117,7 @@ class RowStructure:
     def _order(self, ends: Sequence[str]) -> None:
         """Find the column that orders the rows.
 
-        A column that changes exactly where the order restarts is that of the episode.
+        A column that changes exactly where the order restarts is the column of the episode.
         """
         for candidate in self._orders():
             if self._roles.having("episode") is None and (block := self._block(candidate)) is not None:

@@ -28,7 +28,7 @@ def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
 
 
 def columns_read(reference: str, columns: Mapping[str, AnyArray]) -> frozenset[str]:
-    """Return the names of the columns that the function of a reference reads in the first `TRIED` of some rows.
+    """Return the names of the columns that the function reads when it is called with the first `TRIED` of these rows.
 
     If the function fails there, return all names. Its error is raised later, with the rows. Raises ModelError if the
     function cannot be loaded.

@@ -19,7 +19,7 @@ ACTION_BITS: Final = 14
 
 
 KEPT: Final = 32
-"""Largest number of observations kept for each state: a policy's choice there is known to within one in 32."""
+"""Largest number of observations kept for each state, so a policy's choice there is known to within 1/32."""
 
 KEPT_NUMBERS: Final = 1 << 22
 """Largest number of values in all kept observations: 32 MB. With more states, fewer are kept for each."""
@@ -184,7 +184,7 @@ class Tally:
     def _sample(self, features: AnyArray, at: Ints) -> None:
         """Replace samples by inputs that are nearer to the mean of their state so far.
 
-        Distances are scaled by the batch.
+        Distances are in standard deviations of the batch.
         """
         table = self.visited.columns
         scale = np.maximum(features.std(axis=0), 1e-12)

@@ -161,7 +161,7 @@ def _batch(
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int] | None]]:
-    """Open a text file, unpacked if its name ends with .gz or .zst (extra `learn`). OSError if it is damaged.
+    """Open a text file, unpacked if its name ends with .gz or .zst (extra `learn`). Raises OSError if it is damaged.
 
     Also gives a function that returns the number of bytes read from a packed file, for progress.
     """

@@ -5,10 +5,10 @@ up to this step, as in `Verdict.belief`. True states are only compared with the 
 
 Each true state depends on the previous one, so the outcomes of one episode are not independent. Given the observations,
 they are no martingale either. But consider the first state of an episode whose probability is in a given tenth. The
-observations alone determine which state this is, so it is the true state with this probability. These first states, one
-for each episode, are independent, so the exact interval of Clopper & Pearson (1934) holds for them. The interval is
-conservative, because the probabilities of these states differ a little (W. Hoeffding, "On the distribution of the
-number of successes in independent trials", 1956).
+observations alone determine which state this is, so it is the true state with the probability that the belief gives it.
+These first states, one for each episode, are independent, so the exact interval of Clopper & Pearson (1934) holds for
+them. The interval is conservative, because the probabilities of these states differ a little (W. Hoeffding, "On the
+distribution of the number of successes in independent trials", 1956).
 """
 
 from __future__ import annotations

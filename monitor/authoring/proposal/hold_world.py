@@ -21,7 +21,7 @@ from monitor.worlds.world_policies import as_world_policy
 EPISODES: Final = 2_000
 """Number of simulated episodes for each length, with the same noise. The error of unsafe fractions is about 0.01."""
 NONE: Final = -1
-"""Stands for the number of remaining steps of a takeover if there is no takeover."""
+"""Value in place of the number of remaining steps of a takeover if there is no takeover."""
 TINY: Final = 1e-12
 
 

@@ -9,7 +9,8 @@ from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 
 TIE = 1e-9
-"""Probabilities that differ by less count as equal. Then the action that the agent takes more often is preferred."""
+"""Probabilities that differ by less than this count as equal. The action that the agent takes more often is then
+preferred."""
 
 
 def draws_of(model: MDP) -> Ints:

@@ -100,8 +100,8 @@ def shown_in(
     """Return where a condition on hidden states is known to hold, and what the recordings show of it, [n] each.
 
     `steps`: true state and observation of each step, each None if unknown. `condition`: whether it holds in each state,
-    [S]. It is known at a step with a true state, and if it holds in all states that can show the observation, or in
-    none of them.
+    [S]. The condition is known at a step with a true state. It is also known if it holds in all states that can show
+    the observation, or in none.
     """
     of = np.repeat(condition, np.diff(emissions.indptr))
     some, other = (np.bincount(emissions.observed[each], minlength=emissions.signals) > 0 for each in (of, ~of))
@@ -245,7 +245,7 @@ class Replay:
 
 
 def with_forecasts(formulas: Sequence[FormulaSpec]) -> tuple[list[FormulaSpec], dict[str, Event]]:
-    """Return the formulas with additional queries, and name -> event for each formula that has one."""
+    """Return the formulas with additional queries, and name -> event for each formula that has an event."""
     events = {spec.name: event for spec in formulas if (event := event_of(spec.text)) is not None}
     queries = {query_name(event): FormulaSpec(query_name(event), event.query, bands="off") for event in events.values()}
     return [*formulas, *queries.values()], events

@@ -27,7 +27,8 @@ LOG: Final = logging.getLogger("monitor.http")
 COMMAND: Final = (sys.executable, "-P", "-m", "monitor", "explain", "-", "--large", "-o", "-")
 """`-P`: modules are not imported from the working directory, which may be the folder of the store."""
 PREFIX: Final = "CFMON_"
-"""Prefix of the sidecar's environment variables, for example its password. The drawing process does not get them."""
+"""Prefix of the sidecar's environment variables, which may contain its password. The drawing process does not get
+them."""
 KEPT: Final = 64
 """Maximum number of cached pictures, about 50 KB each."""
 WAITING: Final = 16
