@@ -110,7 +110,7 @@ class FitBands:
 
 
 def fit_bands(checker: WorldChecker, settings: BandSettings) -> FitBands | None:
-    """Return the bands of a world; None if its verdicts have neither a band nor a reason why it is missing."""
+    """Return the bands of a world; None if there are no bands, and no reason to report why bands are missing."""
     says = checker.fits or (settings.doubt and checker.model.learned_from)
     return FitBands(checker, settings) if says else None
 

@@ -28,7 +28,7 @@ FORECASTS: Final = 500
 """Largest number of forecasts. They are drawn at random from all forecasts."""
 COVERED: Final = 0.8
 NEIGHBOURS: Final = 5
-"""Number of recorded steps, those with the nearest state and inputs, from which a forecast draws its action."""
+"""A forecast draws its action from this number of recorded steps, those with the nearest state and inputs."""
 MEMORY: Final = 50_000
 IMPOSSIBLE: Final = 0.001
 LEAST_STEPS: Final = 100

@@ -22,7 +22,8 @@ MOST: Final = 1_000
 BLOCK: Final = 100
 """Number of transitions whose forecasts are computed together."""
 DRAWS: Final = 200
-"""Number of draws for each forecast. They add at most 0.5 % of the base rate's squared error to its variance."""
+"""Number of draws for each forecast. The variance of a forecast that is due to the draws is at most 0.5 % of the base
+rate's squared error."""
 
 
 class ForecastingWorld:

@@ -114,7 +114,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean score of a candidate. `difference`: difference from the chosen candidate's score, with standard `error`."""
+    """Mean score of a candidate.
+
+    `difference`, `error`: difference from the chosen candidate's score, and standard error of this difference.
+    """
 
     name: str
     value: float

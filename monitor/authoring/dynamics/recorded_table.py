@@ -36,7 +36,7 @@ class NearestState:
 
 
 def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> tuple[MDP, Floats]:
-    """Return the table [S <= 1,500], and the inputs [S, i] that were recorded with each state and used for its rows.
+    """Return the table [S <= 1,500], and the inputs [S, i] recorded with its states, with which its rows are computed.
 
     The table has the actions and labels of the world, and the states as observations [S, f].
     """

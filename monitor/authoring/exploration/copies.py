@@ -180,7 +180,7 @@ def layers(environment: Environment) -> Iterator[Environment]:
 
 
 def reseed(environment: Environment, seed: int) -> None:
-    """Seed every random generator that the environment may use: in its attributes, and those of Python and NumPy."""
+    """Seed every random generator that the environment may use: in its attributes, in Python and in NumPy."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - a user's environment may use it
     for layer in layers(environment):

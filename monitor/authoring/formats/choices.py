@@ -178,8 +178,8 @@ def _shown(value: float | str | bool) -> str:  # noqa: FBT001 - a value of a var
 def merged_order(state: Ints, kind: Ints, kinds: int) -> Ints:
     """Return the place [kinds] of each kind in an order that agrees with the order of choices within every state.
 
-    Where this leaves the order open, or two states contradict each other, the smaller kind is first. `state` [C] rises,
-    and `kind` [C] is in the order of choices.
+    Where this leaves the order open, or two states contradict each other, the smaller kind is first. `state` [C] is
+    ascending, and `kind` [C] is in the order of choices.
     """
     inside = (np.diff(state) == 0) & (np.diff(kind) != 0)
     pairs = np.unique(kind[:-1][inside] * kinds + kind[1:][inside]) if len(kind) else np.zeros(0, np.int64)

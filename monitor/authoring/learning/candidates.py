@@ -93,7 +93,7 @@ def _at_changes(
     also: Mapping[str, Collection[float]],
     changes: Sequence[tuple[str, float]],
 ) -> Iterator[tuple[str, Numbering]]:
-    """Yield bins with edges at the first changes of choices, and quantile bins of the columns without such edges."""
+    """Yield bins with edges at the largest changes of choices, and quantile bins of the columns without such edges."""
     for count, others in product(CHANGES, OTHERS):
         cuts: dict[str, set[float]] = {}
         for name, edge in changes[:count]:

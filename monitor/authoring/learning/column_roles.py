@@ -178,7 +178,7 @@ class _Proposing:
                     return
 
     def _other(self, name: str) -> ColumnRole:
-        """Return the role of a column whose name does not stand for a role that only one column can have."""
+        """Return the role of a column that has no role yet, by its name and values."""
         for rule in (
             self._nothing,
             self._future,

@@ -127,7 +127,7 @@ _CELL: Final = re.compile(r"(?:0|[1-9][0-9]*),(?:0|[1-9][0-9]*)").fullmatch
 
 
 def typed_with_commas(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
-    """Return values of a CSV file that is not separated by commas, like `typed`, with decimal commas in numbers.
+    """Return values like `typed`, for a CSV file that is not separated by commas: numbers may have decimal commas.
 
     Pairs of whole numbers stay text if two different pairs would become the same number, such as the names of cells
     "3,4" and "3,40". "5", "-1,5" or "2,05" cannot be names of cells, so they are numbers.

@@ -162,12 +162,12 @@ class LeftOut:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the rows that were left out in the form of JSON."""
+        """Return this object as JSON data, which `of` reads."""
         return {"rows": self.rows, "counts": dict(self.counts), "first": {k: list(v) for k, v in self.first.items()}}
 
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> LeftOut:
-        """Return the rows from the result of `document`; no rows if `document` is None."""
+        """Return the object from the result of `document`; an empty object for None."""
         if document is None:
             return cls()
         first = {reason: [(str(s), int(n)) for s, n in named] for reason, named in document["first"].items()}

@@ -121,7 +121,7 @@ class HiddenOutcomes:
 
         A forecast includes the present step, because the state is hidden. It is judged if the condition is known at
         each step from now until the horizon or the end of the episode, and if the observation does not show already
-        that the condition holds. Whether a forecast is judged thus never depends on a true state that was not observed.
+        that the condition holds. So whether a forecast is judged never depends on a true state that was not observed.
         """
         del assumed
         number = np.arange(len(self.path))

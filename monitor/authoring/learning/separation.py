@@ -31,7 +31,7 @@ times the number of episodes."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
-    """Return for each label which fraction of the visits where its condition holds is in states without the label.
+    """Return label -> of the visits in which its condition holds, the fraction in states without the label.
 
     The fraction is None if the condition holds nowhere.
     """
@@ -75,7 +75,7 @@ def never_held(learner: Learner, *, unsafe: bool = False) -> list[str]:
 
 
 def lacking(learner: Learner) -> list[str]:
-    """Return sentences on what the recordings lack for the labels, so that no abstraction of them is good enough."""
+    """Return sentences on what the recordings lack for the labels. With such a lack, no abstraction is good enough."""
     return [*unrecorded(learner), *never_left(learner), *never_held(learner, unsafe=True)]
 
 

@@ -1,4 +1,4 @@
-"""Compute exactly, for each length of takeovers, the fractions of unsafe episodes and of steps of the fallback."""
+"""Compute exactly, for each length of takeovers, how many episodes become unsafe and how often the fallback acts."""
 
 from __future__ import annotations
 

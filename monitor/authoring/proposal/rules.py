@@ -47,7 +47,7 @@ def horizons(horizon: int) -> list[int]:
 
 
 def chosen(rows: Sequence[Measured]) -> tuple[Measured, str]:
-    """Return the candidate to use, and the rule that chose it as a sentence.
+    """Return the candidate to use, and a sentence on the rule that chose it.
 
     If an alarm of a candidate preceded an unsafe event, the candidate with the best F1 score wins. Among equal scores,
     the candidate with the fewest alarms wins. Otherwise the candidate with the highest threshold and at most one alarm

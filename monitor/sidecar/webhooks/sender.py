@@ -45,8 +45,8 @@ between."""
 
 PROOFS: Final = 5
 PROOF_SECONDS: Final = 600.0
-"""A post is set aside after `PROOFS` other failures and `PROOF_SECONDS`, if another post was accepted between any two
-of these failures. The failure of one of several backends looks the same, but only for some minutes."""
+"""A post is also set aside if it failed for `PROOF_SECONDS`, and another post was accepted between two of its failures
+`PROOFS` times. The failure of one of several backends looks the same, but only for some minutes."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
