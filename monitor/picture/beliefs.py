@@ -161,7 +161,7 @@ def _history(
     """Return the answers after each step of the stored path."""
     check = checker.check(formula, evidence.text)
 
-    def ask(n: int, **ended: Any) -> Verdict:  # noqa: ANN401 - as `answers_so_far` gives it
+    def ask(n: int, **ended: Any) -> Verdict:  # noqa: ANN401 - as `answers_so_far` calls it
         return check.verdict(pairs[:n], beliefs[:n], None if n == 1 else 1, **ended)
 
     return answers_so_far(evidence, formula, ask)

@@ -211,9 +211,9 @@ class Pipeline:
     ) -> Effects:
         """Restore the state of a snapshot in a new pipeline. The configuration may have changed.
 
-        If a formula, the model or a policy has changed, the state of the formula is dropped. The effects then close its
-        firing alarms as `removed` and clear its topics. Paths are kept if they fit the model and if the model's numbers
-        stand for the same states and actions; otherwise the paths begin anew.
+        If a formula, the model or a policy has changed, the states of the affected formulas are dropped. The effects
+        then close the firing alarms of these formulas as `removed` and clear their topics. Paths are kept if they fit
+        the model and if the model's numbers stand for the same states and actions; otherwise the paths begin anew.
 
         Args:
             common: `common` of the newest snapshot.

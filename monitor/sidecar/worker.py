@@ -149,7 +149,7 @@ class Worker:
         self.keep_everything()  # at once, so that a crash now does not hide the loss
         self._finish()
 
-    def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
+    def connected(self, up: bool) -> None:  # noqa: FBT001 - the only argument
         """Record that the broker was reached or lost."""
         self._up = up
         self._backlog.expect()

@@ -45,7 +45,7 @@ def load_gymnasium(source: str) -> MDP:
         ModelError: Gymnasium is not installed, does not know the environment, or the environment has no table P.
     """
     environment = make_environment(source)
-    from monitor.authoring.formats.conformance import conformance  # noqa: PLC0415 - the only user of statistics in this room
+    from monitor.authoring.formats.conformance import conformance  # noqa: PLC0415 - the only user of statistics in this package
 
     try:
         model = from_environment(environment, source)

@@ -403,7 +403,7 @@ def _far(count: int, predicted: float, frequency: float) -> bool:
 
 
 def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
-    """Return the states of each held-out path, and whether the path ends in an end of an episode.
+    """Return the states of each held-out path, and whether the path ends with the end of an episode.
 
     A path is cut where a step does not begin in the state in which the previous step ended.
     """

@@ -192,7 +192,7 @@ def _best(columns: Mapping[str, AnyArray], actions: Ints, rows: Ints, whole: flo
 
 
 def _splits(name: str, values: AnyArray, hot: AnyArray, before: float) -> Iterator[tuple[float, _Edge | None, Bools]]:
-    """Yield gain, edge and left part of splits: the best one of a column of numbers, or all of a column of texts."""
+    """Yield gain, edge and left part of the best split of a column of numbers, or of all splits of a text column."""
     if values.dtype.kind == "U":
         for text in np.unique(values).tolist():
             left = values == text

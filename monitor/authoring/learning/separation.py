@@ -31,7 +31,7 @@ times the number of episodes."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
-    """Return label -> of the visits in which its condition holds, the fraction in states without the label.
+    """Return for each label: of the visits in which its condition holds, the fraction in states without the label.
 
     The fraction is None if the condition holds nowhere.
     """

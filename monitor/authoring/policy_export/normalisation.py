@@ -76,7 +76,7 @@ def _of_npz(file: Path) -> Normalisation:
 def _of_pickle(file: Path) -> Normalisation:
     with file.open("rb") as opened:
         held: Anything = pickle.load(opened)  # noqa: S301 - the user's own file, as the command says
-    found = getattr(held, "__dict__", {})  # a VecNormalize without environment searches missing attributes for ever
+    found = getattr(held, "__dict__", {})  # a VecNormalize without environment searches missing attributes endlessly
     if "obs_rms" not in found and "norm_obs" not in found:
         raise PolicyError(f"it holds {type(held).__name__}, not a VecNormalize")
     if not found.get("norm_obs", True):

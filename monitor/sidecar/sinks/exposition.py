@@ -108,7 +108,7 @@ def _made(values: _Values) -> tuple[float, ...]:
 def _number(value: float) -> str:
     if value - value == 0.0:
         return f"{value!r}\n"
-    return "NaN\n" if value != value else "+Inf\n" if value > 0.0 else "-Inf\n"  # noqa: PLR0124 - NaN alone differs
+    return "NaN\n" if value != value else "+Inf\n" if value > 0.0 else "-Inf\n"  # noqa: PLR0124 - only NaN differs from itself
 
 
 class HistogramFamily(Collector):
