@@ -37,9 +37,9 @@ from monitor.types.specs import AlarmSpec, AlarmWhen
 from monitor.types.stream_events import BlindReason
 from monitor.types.verdicts import UNRECORDED, Verdict
 
-Place = Literal["clear", "pending", "firing"]
+MachineState = Literal["clear", "pending", "firing"]
 Assessment = Literal["good", "bad", "missed", "neutral"]
-Event = Literal["good", "bad", "missed", "neutral", "ended", "removed"]
+MachineEvent = Literal["good", "bad", "missed", "neutral", "ended", "removed"]
 
 
 class Alarm(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Alarm(msgspec.Struct, frozen=True):
     revision) is used twice.
     """
 
-    state: Place = "clear"
+    state: MachineState = "clear"
     run: int = 0
     first_seq: int | None = None
     since: float | None = None
@@ -81,7 +81,7 @@ class AlarmChange(msgspec.Struct, frozen=True):
 class Transition(msgspec.Struct, frozen=True):
     """One row of the table. `run`: change of the count. `reports`: the state to report; None for no report."""
 
-    to: Place
+    to: MachineState
     run: Literal["keep", "grow", "reset"]
     reports: AlarmState | None
     why: str
@@ -90,7 +90,7 @@ class Transition(msgspec.Struct, frozen=True):
 NOTHING: Final = Transition("clear", "keep", None, "nothing to report")
 QUIET: Final = Transition("clear", "reset", "clear", "never fired, so nothing to close")
 
-TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
+TABLE: Final[Mapping[tuple[MachineState, MachineEvent, bool], Transition]] = MappingProxyType(
     {
         ("clear", "bad", False): Transition("pending", "grow", "pending", "bad verdicts, fewer than `for`"),
         ("clear", "bad", True): Transition("firing", "reset", "firing", "`for: 1`"),
@@ -233,7 +233,7 @@ def _enough(alarm: Alarm, assessment: Assessment, spec: AlarmSpec) -> bool:
     return assessment == "good" and alarm.state == "firing" and alarm.run + 1 >= spec.keep
 
 
-def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, AlarmChange | None]:  # noqa: FBT001 - a table key
+def _apply(alarm: Alarm, event: MachineEvent, enough: bool) -> tuple[Alarm, AlarmChange | None]:  # noqa: FBT001 - a table key
     row = TABLE[alarm.state, event, enough]
     if row is NOTHING:
         return alarm, None  # the usual case

@@ -22,12 +22,11 @@ from monitor.policy.table import PolicyTable
 from monitor.types.alerts import Alert, Alternative, Handover, Threshold
 from monitor.types.specs import FormulaSpec
 from monitor.types.stream_events import YEAR_10000, BlindReason, Episode
-from monitor.types.verdicts import Outcome, Quantity, RestsOn, Verdict
+from monitor.types.verdicts import Band, Outcome, Quantity, RestsOn, Verdict
 from monitor.worlds import CheckedWorld
 from monitor.worlds.world_policies import WorldPolicy
 
 ALERT_VERSION = 1
-Band = tuple[float, float]
 EARLIEST: Final = -62_135_596_800.0
 LATEST: Final = YEAR_10000 - 0.0005
 """Earliest and latest time in seconds since the epoch: the start of the year 0001, and the first time that rounds to

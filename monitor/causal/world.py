@@ -6,7 +6,6 @@ noise of different steps is independent, and a path uses each step's noise once,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,13 +15,12 @@ from monitor.arrays import Floats, Ints
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, row_bounds
 from monitor.model import MDP
+from monitor.types.stream_events import PathPairs
 
-Bounds = tuple[Ints, Floats, Floats]
+CounterfactualBounds = tuple[Ints, Floats, Floats]
 RowCache = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
 """Largest number of cached counterfactual rows. The queries of consecutive messages share nearly all rows."""
-
-Path = Sequence[tuple[int, int | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +35,14 @@ class CounterfactualWorld:
         cache: counterfactual rows computed so far; shared between worlds over the same models.
     """
 
-    path: Path
+    path: PathPairs
     nominal: Law
     law: Law
     cache: RowCache
 
     @classmethod
     def at(
-        cls, path: Path, position: int, nominal: Law, change: Intervention, cache: RowCache | None = None
+        cls, path: PathPairs, position: int, nominal: Law, change: Intervention, cache: RowCache | None = None
     ) -> CounterfactualWorld:
         """Return the world after `change` at `path[position]`, which is offset 0 of `nominal`."""
         return cls(tuple(path[position:]), nominal, nominal.under(change), {} if cache is None else cache)
@@ -90,7 +88,9 @@ class CounterfactualWorld:
             self.cache[key] = row[0], counterfactual_row(self.nominal.row(offset, s, a), s_next, row)
         return self.cache[key]
 
-    def row_bounds(self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]) -> Bounds:
+    def row_bounds(
+        self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]
+    ) -> CounterfactualBounds:
         """Return successors, with the lowest and highest probability of each over a class of causal models."""
         if offset >= self.observed or self._replayed(offset, state, action):
             states, weights = self.row(offset, state, action)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from monitor.cli.report_page import Page, Row, Section
+from monitor.cli.report_page import Page, ReportRow, ReportSection
 
 if TYPE_CHECKING:
     from monitor.authoring.dynamics.judgement import FeatureCheck, ForecastCheck, Judgement
@@ -54,7 +54,7 @@ def charts(judgement: Judgement) -> dict[str, str]:
     return {HISTOGRAMS: "".join(map(_histogram, judgement.features))}
 
 
-def sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
+def sections(judgement: Judgement, scored: Sequence[Score]) -> list[ReportSection]:
     """Return the heading, the explanation and the table of each section of the report on a world."""
     from monitor.authoring.dynamics import judgement as limits  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -65,7 +65,7 @@ def sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
     )
     gain, error = judgement.gain
     features = judgement.features
-    compared: list[Row] = [
+    compared: list[ReportRow] = [
         (
             each.name,
             f"{each.value:.3f}",
@@ -73,7 +73,7 @@ def sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
         )
         for each in scored
     ]
-    predicted: list[Row] = [
+    predicted: list[ReportRow] = [
         (each.name, f"{each.score:.3f}", f"{each.baseline:.3f}", f"{each.score - each.baseline:+.3f}")
         for each in features
     ]
@@ -100,14 +100,14 @@ def sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
     ]
 
 
-def _noise_row(each: FeatureCheck) -> Row:
+def _noise_row(each: FeatureCheck) -> ReportRow:
     return (
         each.name, f"{each.uniform.size:.3f}", f"{each.uniform.chance:.2g}", f"{each.related.size:+.3f}",
         f"{each.related.chance:.2g}",
     )  # fmt: skip
 
 
-def _forecast_row(each: ForecastCheck) -> Row:
+def _forecast_row(each: ForecastCheck) -> ReportRow:
     return each.name, f"{each.covered:.0%}", f"{each.forecast.size:.3f}", f"{each.forecast.chance:.2g}"
 
 

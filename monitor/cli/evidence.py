@@ -32,7 +32,7 @@ LARGE: Final = "recompute even if that may take minutes, and up to 4 GiB of memo
 PIPE: Final = Path("-")
 """Standard input or output."""
 
-File = Annotated[
+EvidencePath = Annotated[
     Path,
     typer.Argument(help="evidence of one alarm: a file, or a .zip from `cfmon evidence export`; - for standard input"),
 ]
@@ -45,7 +45,7 @@ Id = Annotated[
 ]
 
 
-Worlds = Annotated[
+WorldFiles = Annotated[
     list[str] | None,
     typer.Option(
         "--world",
@@ -56,7 +56,7 @@ Worlds = Annotated[
 
 
 def verify(
-    evidence: File,
+    evidence: EvidencePath,
     *,
     expected: Id = None,
     key: Annotated[
@@ -66,7 +66,7 @@ def verify(
         Path | None, typer.Option(help="detached signature; default: the evidence's name, or its id, with .sig")
     ] = None,
     objects: Objects = None,
-    world: Worlds = None,
+    world: WorldFiles = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -94,7 +94,7 @@ def verify(
 
 
 def explain(
-    evidence: File,
+    evidence: EvidencePath,
     *,
     out: Annotated[
         Path | None,
@@ -106,7 +106,7 @@ def explain(
     ] = None,
     expected: Id = None,
     objects: Objects = None,
-    world: Worlds = None,
+    world: WorldFiles = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
     """Draw an alarm: the observed path and the counterfactual path.

@@ -29,7 +29,7 @@ SHOWN = 5
 """Largest number of disagreements that are printed."""
 
 
-class Sees(StrEnum):
+class FunctionInput(StrEnum):
     """The argument with which a Python function is called."""
 
     observation = "observation"
@@ -61,7 +61,8 @@ def policy_export(
         ),
     ] = None,
     sees: Annotated[
-        Sees | None, typer.Option(help="what a function is called with; default: observation if the model has them")
+        FunctionInput | None,
+        typer.Option(help="what a function is called with; default: observation if the model has them"),
     ] = None,
     recordings: Annotated[
         list[Path] | None,

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.cross_fitting import ForecastJudge
     from monitor.authoring.learning.model_report import Gain
     from monitor.authoring.learning.row_files import RowFile
-    from monitor.authoring.learning.sentinels import Missing
+    from monitor.authoring.learning.sentinels import MissingValues
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
-    from monitor.cli.report_page import Section
+    from monitor.cli.report_page import ReportSection
     from monitor.model.action_names import ActionNames
 
 FEW: Final = 5
@@ -66,7 +66,7 @@ class InitRequest:
     dynamics: bool | None = None
     inputs: tuple[str, ...] = ()
     inputs_guessed: bool = False
-    missing: Missing = field(default_factory=dict)
+    missing: MissingValues = field(default_factory=dict)
     record: str = ""
     limit: RowLimit = field(default_factory=lambda: RowLimit.parsed(DEFAULT))
     fits: int = 0
@@ -114,7 +114,7 @@ class InitBase(ABC):
     problems: tuple[str, ...] = ()
     past: tuple[Gain, ...] = ()
     step_seconds: float | None = None
-    pages: tuple[list[Section], dict[str, str]] = field(default_factory=lambda: ([], {}))
+    pages: tuple[list[ReportSection], dict[str, str]] = field(default_factory=lambda: ([], {}))
     given: Mapping[str, GivenPolicy] = field(default_factory=dict)
     read_rows: Callable[[], ObservedRows] | None = None
 

@@ -17,11 +17,11 @@ from monitor.cli.output import progress, warned
 from monitor.errors import ConfigError, MonitorError, printable
 
 if TYPE_CHECKING:
-    from monitor.authoring.proposal.assessment import Assessment
+    from monitor.authoring.proposal.assessment import ModelQuality
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
-    from monitor.cli.report_page import Row, Section
+    from monitor.cli.report_page import ReportRow, ReportSection
     from monitor.types.verdicts import RestsOn
 
 SETTINGS: Final = "init.yaml"
@@ -56,7 +56,7 @@ class InitResult:
     sample: bool
     guards: Sequence[Guarded]
     hold: int | None
-    assessment: Assessment
+    assessment: ModelQuality
 
 
 class RefusedError(Exception):
@@ -65,7 +65,7 @@ class RefusedError(Exception):
     `assessment`: the numbers. `notes`: sentences on how the model was made.
     """
 
-    def __init__(self, assessment: Assessment, notes: Sequence[str]) -> None:
+    def __init__(self, assessment: ModelQuality, notes: Sequence[str]) -> None:
         super().__init__("no better than the base rate")
         self.assessment, self.notes = assessment, notes
 
@@ -160,9 +160,9 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     return result, sampled
 
 
-def _assessed(request: InitRequest, base: InitBase, horizon: int) -> Assessment:
+def _assessed(request: InitRequest, base: InitBase, horizon: int) -> ModelQuality:
     """Return the assessment of the model before any formula is measured."""
-    from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.assessment import ModelQuality  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.proposal.rules import horizons  # noqa: PLC0415 - likewise
 
     assert base.judge is not None
@@ -177,16 +177,16 @@ def _assessed(request: InitRequest, base: InitBase, horizon: int) -> Assessment:
     day = None if seconds is None else DAY / seconds
     if day is None:
         unjudged.append("alarms a day, as the recordings hold no times of a calendar (--step-seconds says it)")
-    return Assessment(base.label, skills, base.problems, base.past, day=day, unjudged=tuple(unjudged))
+    return ModelQuality(base.label, skills, base.problems, base.past, day=day, unjudged=tuple(unjudged))
 
 
-def _write_report(request: InitRequest, base: InitBase, found: Assessment, staging: Path) -> None:
+def _write_report(request: InitRequest, base: InitBase, found: ModelQuality, staging: Path) -> None:
     from monitor.cli.model_verdict import page_of  # noqa: PLC0415 - likewise
     from monitor.cli.report_page import write_page  # noqa: PLC0415 - keep `cfmon --help` light
 
     about = f"Formulas were measured on {base.measured_on}."
-    rows: list[Row] = [(printable(note),) for note in base.notes]
-    notes: Section = ("How it was made", "What `cfmon init` says.", ("note",), rows)
+    rows: list[ReportRow] = [(printable(note),) for note in base.notes]
+    notes: ReportSection = ("How it was made", "What `cfmon init` says.", ("note",), rows)
     sections, charts = base.pages
     page = page_of([("", found)], str(request.folder), about, ([*sections, notes], charts))
     write_page(page, [staging / "report.html", staging / "report.md"])

@@ -16,7 +16,7 @@ from monitor.policy import as_table
 from monitor.policy.controller import as_reader
 from monitor.stream.decode import validate
 from monitor.types.specs import StreamSettings
-from monitor.types.stream_events import Observation
+from monitor.types.stream_events import Observation, ObservedPair
 
 if TYPE_CHECKING:
     from monitor.evaluation.models import AnyPolicy
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 64 << 20
 """Largest size of an input file, in bytes. A path of a million steps takes about 10 MB."""
 
-Pair = tuple[int | None, int | None]
 WorldPair = tuple[tuple[float, ...], int | None, tuple[float, ...]]
 STEP: Final = ("state", "action", "inputs")
 
@@ -51,7 +50,7 @@ def data_file(relative: str) -> Path:
     return in_repository if in_repository.exists() else package / "_data" / relative
 
 
-def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]:
+def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[ObservedPair]:
     """Return the (state, action) pairs of a file, oldest first; the last action may be null or empty.
 
     If states are hidden, the pairs are (observation, action), and each part may be null or empty.
@@ -225,7 +224,7 @@ def _shown(raw: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def _pair(raw: object, model: MDP, where: str) -> Pair:
+def _pair(raw: object, model: MDP, where: str) -> ObservedPair:
     what = "state" if model.emissions is None else "observation"
     match raw:
         case [state, action]:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.model_report import ModelReport
-    from monitor.authoring.proposal.assessment import Assessment
+    from monitor.authoring.proposal.assessment import ModelQuality
     from monitor.model.mdp import MDP
 
 KEPT: Final = "a learned model keeps its columns, states and labels; learn a new one"
@@ -230,27 +230,27 @@ def _report(
     return list(found.problems)
 
 
-def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> Assessment:
+def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> ModelQuality:
     """Return the verdict.
 
     `whole`: judge on all folds; else on the first, the only one that a comparison of abstractions leaves unused.
     """
     from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise
-    from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.assessment import ModelQuality  # noqa: PLC0415 - likewise
 
     names = [label.name for label in learner.labels]
     first = next((label.name for label in learner.labels if label.unsafe), names[0] if names else None)
     unjudged = ["alarms, as no formula is proposed (`cfmon init` does)"]
     if first is None:
         no_label = "forecasts, as there is no label (--unsafe, --label)"
-        return Assessment("", (), report.problems, report.histories, unjudged=(no_label, *unjudged))
+        return ModelQuality("", (), report.problems, report.histories, unjudged=(no_label, *unjudged))
     table = CrossFitted("", learner, holdout, range(FOLDS if whole else 1))
     judge = ForecastJudge(table.forecasts, holdout.outcomes, names, lambda paths: folds_of(paths, holdout.seed))
     skills = tuple(judge.skills(first, HORIZONS))
     if not any(each.known for each in skills):
         unjudged.insert(0, f"forecasts, as {first!r} always or never happens")
-    return Assessment(first, skills, report.problems, report.histories, unjudged=tuple(unjudged))
+    return ModelQuality(first, skills, report.problems, report.histories, unjudged=tuple(unjudged))
 
 
 def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:

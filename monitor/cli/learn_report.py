@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from monitor.cli.report_page import Row, Section
+from monitor.cli.report_page import ReportRow, ReportSection
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
@@ -46,13 +46,13 @@ COMPARED: Final = (
 )
 
 
-def sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
+def sections(report: ModelReport, compared: Sequence[Scored]) -> list[ReportSection]:
     """Return the heading, the explanation and the table of each section of the report on a model."""
     cover = report.coverage
-    visits: list[Row] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
+    visits: list[ReportRow] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
     covered = COVERED.format(seen=cover.seen, pairs=cover.pairs, thin=cover.thin, unseen=cover.unseen)
     gains = "nats a step", "difference"
-    found: list[Section] = [
+    found: list[ReportSection] = [
         ("Coverage", covered, ("visits", "pairs"), visits),
         ("Prediction of the next state", PREDICTED, ("knows", *gains), list(map(_gain_row, report.simpler))),
     ]
@@ -67,12 +67,14 @@ def sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
         head = ("label", "steps", "forecasts", "mean", "frequency", "error", "cut off", "unknown", "judgement")
         found.append((CALIBRATION, FORECASTS, head, list(map(_calibration_row, report.calibrations))))
     if report.scarce:
-        rows: list[Row] = [(row.state, row.action, f"{row.visits:,}", f"{row.score:.2g}") for row in report.scarce]
+        rows: list[ReportRow] = [
+            (row.state, row.action, f"{row.visits:,}", f"{row.score:.2g}") for row in report.scarce
+        ]
         found.append(("Rows to visit", SCARCE, ("state", "action", "visits", "influence"), rows))
     return found
 
 
-def _distances(report: ModelReport) -> list[Row]:
+def _distances(report: ModelReport) -> list[ReportRow]:
     from monitor.authoring.learning.abstraction import DISTANCES  # noqa: PLC0415 - keep `cfmon --help` light
 
     classes = [*(f"up to {bound:g}" for bound in DISTANCES), "more"]
@@ -101,11 +103,11 @@ def about(report: ModelReport) -> str:
     )
 
 
-def _gain_row(gain: Gain) -> Row:
+def _gain_row(gain: Gain) -> ReportRow:
     return gain.name, f"{gain.value:.4f}", f"{gain.difference:+.4f} +- {gain.error:.4f}{' (real)' if gain.real else ''}"
 
 
-def _calibration_row(each: LabelCalibration) -> Row:
+def _calibration_row(each: LabelCalibration) -> ReportRow:
     mean = sum(n * predicted for n, predicted, _ in each.bins) / max(each.count, 1)
     frequency = "-" if each.unjudged else f"{mean - each.gap:.4f}"
     judged = "wrong" if each.wrong else "not judged" if each.unjudged else "right"

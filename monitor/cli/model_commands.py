@@ -10,7 +10,7 @@ import typer
 
 from monitor.atomic import write_file
 from monitor.cli.learn import model_learn
-from monitor.cli.output import print_json, progress, say, warned
+from monitor.cli.output import AsJson, print_json, progress, say, warned
 from monitor.errors import ConfigError
 from monitor.model.formats import PROGRAMS, WORLDS, supported_forms, written_forms
 
@@ -26,12 +26,13 @@ policy_app = typer.Typer(help="Inspect a policy, or write its manifest.", no_arg
 
 model_app.command("learn")(model_learn)
 
-Source = Annotated[str, typer.Argument(metavar="MODEL", help=f"{supported_forms()}; a world with numbers: {WORLDS}")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help=f"{supported_forms()}; a world with numbers: {WORLDS}")
+]
 
 
 @model_app.command("info")
-def model_info(model: Source, *, as_json: AsJson = False) -> None:
+def model_info(model: ModelArgument, *, as_json: AsJson = False) -> None:
     """Show a model: sizes, rows, labels, optional data and sha256; for a world with numbers, its declarations."""
     from monitor.evaluation.models import load_any_model, sha256_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model import MDP  # noqa: PLC0415 - likewise

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 from monitor.alarm.phrases import bases_text, steps
 from monitor.cli.output import say
 from monitor.cli.recorded_inputs import many
-from monitor.cli.report_page import Page, Row, Section
+from monitor.cli.report_page import Page, ReportRow, ReportSection
 from monitor.errors import printable
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.forecast_skill import ForecastSkill
     from monitor.authoring.learning.model_report import Gain
-    from monitor.authoring.proposal.assessment import AlarmRates, Assessment
+    from monitor.authoring.proposal.assessment import AlarmRates, ModelQuality
     from monitor.authoring.proposal.belief_calibration import BeliefCalibration
-    from monitor.statistics.calibration import Point
+    from monitor.statistics.calibration import ReliabilityBin
     from monitor.statistics.clusters import Estimate
 
 RELIABILITY: Final = "Forecasts of the event"
@@ -49,7 +49,7 @@ PAST: Final = (
 )
 
 
-def verdict(found: Assessment) -> list[str]:
+def verdict(found: ModelQuality) -> list[str]:
     """Return the verdict in sentences, followed by further problems of the model."""
     main = found.main
     word = _refusal(main) if found.refused else "Good enough." if found.good else "NOT good enough."
@@ -69,7 +69,7 @@ def verdict(found: Assessment) -> list[str]:
     return [" ".join(parts), *found.reasons]
 
 
-def say_verdict(name: str, found: Assessment) -> None:
+def say_verdict(name: str, found: ModelQuality) -> None:
     """Print the name with the verdict, and below it further problems of the model."""
     first, *more = verdict(found)
     say(f"{printable(name)}: {printable(first)}")
@@ -78,10 +78,10 @@ def say_verdict(name: str, found: Assessment) -> None:
 
 
 def page_of(
-    found: Sequence[tuple[str, Assessment]],
+    found: Sequence[tuple[str, ModelQuality]],
     title: str,
     about: str,
-    more: tuple[Sequence[Section], Mapping[str, str]] = ((), {}),
+    more: tuple[Sequence[ReportSection], Mapping[str, str]] = ((), {}),
 ) -> Page:
     """Return a page with the verdicts under their names, and then the sections and charts of `more`.
 
@@ -89,7 +89,7 @@ def page_of(
     """
     lines: list[str] = []
     problems: list[str] = []
-    sections: list[Section] = []
+    sections: list[ReportSection] = []
     charts: dict[str, str] = {}
     for name, each in found:
         prefix = f"{name}: " if len(found) > 1 else ""
@@ -135,10 +135,10 @@ def belief_about(found: BeliefCalibration) -> str:
     )
 
 
-def belief_section(found: BeliefCalibration) -> Section:
+def belief_section(found: BeliefCalibration) -> ReportSection:
     """Return the section of a page on the belief."""
     head = ("probability", "states", "said", "true", "first of each episode", "said", "true", "judgement")
-    rows: list[Row] = [
+    rows: list[ReportRow] = [
         (
             f"{first.low:.0%} to {first.high:.0%}", f"{every.count:,}", f"{every.forecast:.1%}",
             f"{every.frequency:.1%}", f"{first.count:,}", f"{first.forecast:.1%}", _true(first),
@@ -150,22 +150,22 @@ def belief_section(found: BeliefCalibration) -> Section:
     return BELIEF, FILTERED, head, rows
 
 
-def _true(first: Point) -> str:
+def _true(first: ReliabilityBin) -> str:
     return f"{first.frequency:.1%} ({first.interval[0]:.1%} to {first.interval[1]:.1%})"
 
 
-def _charts(found: Assessment) -> dict[str, str]:
+def _charts(found: ModelQuality) -> dict[str, str]:
     charts = {RELIABILITY: "".join(_reliability(each) for each in found.skills if each.count)}
     return charts if found.alarms is None else charts | {LEADS: _lead_chart(found.alarms)}
 
 
-def _sections(found: Assessment) -> list[Section]:
-    sections: list[Section] = []
+def _sections(found: ModelQuality) -> list[ReportSection]:
+    sections: list[ReportSection] = []
     if found.skills:
-        head: Row = ("within", "forecasts", "episodes", "with it", "said", "happened", "Brier", "base rate's",
+        head: ReportRow = ("within", "forecasts", "episodes", "with it", "said", "happened", "Brier", "base rate's",
                      "less loss", "than one that knows ends", "judgement")  # fmt: skip
         sections.append((RELIABILITY, FORECASTS, head, [_skill_row(each) for each in found.skills]))
-        rows: list[Row] = [
+        rows: list[ReportRow] = [
             (str(each.horizon), f"{one.count:,}", f"{one.said:.1%}", _with(one.happened, percent=True), judged)
             for each in found.skills
             for one, judged in [*((one, "judged") for one in each.classes), (each.assumed, "not judged")]
@@ -263,7 +263,7 @@ def _short(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
-def _skill_row(one: ForecastSkill) -> Row:
+def _skill_row(one: ForecastSkill) -> ReportRow:
     judged = "not judged" if not one.known else "better" if one.better else "no better"
     right = "" if one.calibrated or not one.known else ", wrong"
     return (
@@ -274,7 +274,7 @@ def _skill_row(one: ForecastSkill) -> Row:
     )  # fmt: skip
 
 
-def _alarm_rows(found: Assessment) -> list[Row]:
+def _alarm_rows(found: ModelQuality) -> list[ReportRow]:
     assert found.alarms is not None
     rates, counts = found.alarms, found.alarms.measured
     scale, unit = (1000.0, "in 1,000 steps") if found.day is None else (found.day, "a day")
@@ -290,7 +290,7 @@ def _alarm_rows(found: Assessment) -> list[Row]:
     ]
 
 
-def _past_row(one: Gain) -> Row:
+def _past_row(one: Gain) -> ReportRow:
     power = f"{one.detects:.3f}" if one.detects < float("inf") else "none"
     return one.name, f"{one.difference:+.4f}{' (real)' if one.real else ''}", f"{one.error:.4f}", power
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn, Protocol, TextIO
 
 import typer
 
@@ -24,6 +24,7 @@ from monitor.errors import ModelWarning
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")]
 SIGNALLED: Final = 128
 """If a signal ends a process, the exit code is this number plus the signal's number, by the shell's convention."""
 

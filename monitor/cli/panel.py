@@ -36,7 +36,7 @@ KEPT: Final = 100
 FINISH_WITHIN: Final = 2.0
 """Seconds that the terminal has at the end for the remaining output."""
 
-Draw = Callable[[bool], RenderableType]
+Render = Callable[[bool], RenderableType]
 """Returns the table. The argument is True for the last table, which stays on the screen."""
 
 
@@ -47,12 +47,12 @@ class Panel:
     """
 
     def __init__(self) -> None:
-        self._draw_what: Draw = lambda _ended: Text("")
+        self._draw_what: Render = lambda _ended: Text("")
         self._log = _Log()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="panel", daemon=True)
 
-    def follow(self, draw: Draw) -> None:
+    def follow(self, draw: Render) -> None:
         """From now on, show the result of `draw`, every `REDRAW_EVERY` seconds.
 
         `draw` is called on the panel's thread.

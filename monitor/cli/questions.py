@@ -28,7 +28,7 @@ DEFAULT = Sampling()
 BANDS = BandSettings()
 
 
-class Engine(StrEnum):
+class EngineOption(StrEnum):
     """Evaluator: one of `monitor.types.Engine`, or the second, slower evaluator `referee`."""
 
     auto = "auto"
@@ -78,8 +78,8 @@ def check(
         Path | None, typer.Option(help="file of formulas: one a line, indented lines continue, // comments")
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="how to evaluate; `referee`: exactly, with a second, slower program")
-    ] = Engine.auto,
+        EngineOption, typer.Option(help="how to evaluate; `referee`: exactly, with a second, slower program")
+    ] = EngineOption.auto,
     causal_model: Annotated[
         CausalModelName, typer.Option(help="report bounds over this class of causal models")
     ] = CausalModelName.gumbel,
@@ -146,11 +146,11 @@ def check(
     from monitor.model import MDP  # noqa: PLC0415 - likewise
 
     texts = _formulas(formula, formulas, read_formulas)
-    if explain and engine in (Engine.sampled, Engine.referee):
+    if explain and engine in (EngineOption.sampled, EngineOption.referee):
         raise ConfigError(f"cfmon check: only the exact engine explains decisions; leave out --engine {engine.value}")
     with progress("reading the model and the policies"):
         loaded: Any = load_any_model(model)  # `explain` and `visits` need a table
-        if not isinstance(loaded, MDP) and (explain or visits is not None or engine is Engine.referee):
+        if not isinstance(loaded, MDP) and (explain or visits is not None or engine is EngineOption.referee):
             raise ConfigError(f"cfmon check: {loaded} is no table; leave out --explain, --visits and --engine referee")
         models = {
             name: load_any_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())
@@ -166,7 +166,7 @@ def check(
             "terminated": terminated,
             "models": models,
         }
-        if engine is Engine.referee:
+        if engine is EngineOption.referee:
             verdicts = _judged(texts, arguments | {"delta": band_delta}, bar.at)
         else:
             sampling = replace(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.left_out import LeftOut
     from monitor.authoring.learning.policy_choices import PolicyChoices
     from monitor.authoring.learning.row_files import FilePosition, FileRows, RowFile
-    from monitor.authoring.learning.sentinels import Missing
+    from monitor.authoring.learning.sentinels import MissingValues
     from monitor.authoring.policy_export.observed_rows import ObservedRows
 
 __all__ = [
@@ -178,7 +178,7 @@ def _numbered(path: Path) -> list[tuple[bool, int, str]]:
     return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
-def open_recording(path: Path, topic: str, missing: Missing | None = None) -> RowFile:
+def open_recording(path: Path, topic: str, missing: MissingValues | None = None) -> RowFile:
     """Return the rows of a table, or of a recording's steps on `topic`. Raises RecordingError if there is no such file.
 
     `missing`: column -> values that stand for missing values.
@@ -200,7 +200,7 @@ def open_recording(path: Path, topic: str, missing: Missing | None = None) -> Ro
     return WithMarkers(WithoutSentinels(rows, missing) if missing else rows)
 
 
-def missing_in(source: RowFile, missing: Missing) -> Missing:
+def missing_in(source: RowFile, missing: MissingValues) -> MissingValues:
     """Return `missing` with one entry for each column of a key `NAME,NAME`. Raises RecordingError."""
     from monitor.authoring.learning.columns import columns_named  # noqa: PLC0415 - keep `cfmon --help` light
 

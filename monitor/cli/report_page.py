@@ -19,8 +19,8 @@ td { font-variant-numeric: tabular-nums; border-top: 1px solid #c8c8c8; } svg { 
 @media (prefers-color-scheme: dark) { body { background: #14171a; color: #ececec; } td { border-color: #3d4349; } }
 """
 
-Row = tuple[str, ...]
-Section = tuple[str, str, Row, list[Row]]
+ReportRow = tuple[str, ...]
+ReportSection = tuple[str, str, ReportRow, list[ReportRow]]
 """Heading, explanation, head and rows of a table."""
 
 
@@ -35,7 +35,7 @@ class Page:
     title: str
     verdict: Sequence[str]
     about: str
-    sections: Sequence[Section]
+    sections: Sequence[ReportSection]
     charts: Mapping[str, str] = field(default_factory=dict)
     bad: bool = False
 
@@ -89,7 +89,7 @@ def _pipes(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _table(head: Row, rows: Sequence[Row]) -> str:
+def _table(head: ReportRow, rows: Sequence[ReportRow]) -> str:
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     inside = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{top}</tr>{inside}</table>"

@@ -15,10 +15,10 @@ from monitor.errors import InputError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.arrays import Bools
-    from monitor.authoring.proposal.assessment import Assessment
+    from monitor.authoring.proposal.assessment import ModelQuality
     from monitor.authoring.proposal.belief_calibration import BeliefCalibration, BeliefRecord
     from monitor.authoring.proposal.paths import Shown
-    from monitor.authoring.proposal.replayed import Event, Replay
+    from monitor.authoring.proposal.replayed import AvoidedEvent, Replay
     from monitor.sidecar.config.load import Loaded
     from monitor.types.specs import FormulaSpec
     from monitor.types.stream_events import Instant, Observation
@@ -162,32 +162,32 @@ def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Ins
 
 
 def _assessed(
-    spec: FormulaSpec, event: Event | None, replay: Replay, loaded: Loaded, bases: Mapping[str, RestsOn]
-) -> Assessment:
+    spec: FormulaSpec, event: AvoidedEvent | None, replay: Replay, loaded: Loaded, bases: Mapping[str, RestsOn]
+) -> ModelQuality:
     """Return the verdict on a formula. `bases`: the recordings on which the formula's values rest."""
-    from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.assessment import ModelQuality  # noqa: PLC0415 - keep `cfmon --help` light
 
     if event is None:
         problem = "its goal is not of the form P>=p [ G<=h CONDITION ], so what its alarms warn of is not known"
-        return Assessment(spec.name, (), bases=bases, unjudged=(problem,))
+        return ModelQuality(spec.name, (), bases=bases, unjudged=(problem,))
     unsafe, shown = _unsafe(event, replay.states, loaded)
     skill = replay.skill(event, unsafe, shown)
     unjudged = ["what the past still tells, which the running monitor tests (model_doubt)"]
     rates = replay.rates(spec, event, unsafe, shown)
     if shown is not None:
         if not shown.known.any():
-            return Assessment(spec.name, (), bases=bases, unjudged=(NOT_SHOWN.format(event.name),))
+            return ModelQuality(spec.name, (), bases=bases, unjudged=(NOT_SHOWN.format(event.name),))
         lost, near = int((~shown.known).sum()), replay.fired(spec) - rates.measured.alarms
         unjudged += [NOT_KNOWN.format(many(lost, "step"), event.name, many(near, "alarm"))] if lost else []
     if not skill.known:
         unjudged.insert(0, f"forecasts, as {event.name!r} always or never came")
-    return Assessment(
+    return ModelQuality(
         event.name, (skill,), bases=bases, alarms=rates,
         horizon=event.horizon, day=replay.day, unjudged=tuple(unjudged), held_out=False,
     )  # fmt: skip
 
 
-def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> tuple[Bools, Shown | None]:
+def _unsafe(event: AvoidedEvent, states: Sequence[Any], loaded: Loaded) -> tuple[Bools, Shown | None]:
     """Return for each state whether the condition of an event holds in it, [n].
 
     If states are hidden, also return what the recordings show of it.
@@ -205,7 +205,7 @@ def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> tuple[Bools,
     return np.broadcast_to(holds(event.condition, lambda label: model.holds(label, numbers)), len(states)), None
 
 
-def _document(name: str, found: Assessment) -> dict[str, Any]:
+def _document(name: str, found: ModelQuality) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - likewise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_json, progress, say
+from monitor.cli.output import AsJson, print_json, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +21,14 @@ app = typer.Typer(
 Stores = Annotated[
     list[Path], typer.Argument(metavar="STORE...", help="databases of all shards, their monitors stopped")
 ]
-Target = Annotated[Path, typer.Option("--to", metavar="FOLDER", help="new folder for what is written")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")]
+NewFolder = Annotated[Path, typer.Option("--to", metavar="FOLDER", help="new folder for what is written")]
 
 
 @app.command()
 def split(
     stores: Stores,
     into: Annotated[int, typer.Option(metavar="N", help="number of shards")],
-    to: Target,
+    to: NewFolder,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +44,7 @@ def split(
 
 
 @app.command()
-def merge(stores: Stores, to: Target, *, as_json: AsJson = False) -> None:
+def merge(stores: Stores, to: NewFolder, *, as_json: AsJson = False) -> None:
     """Write one store with the agents of all given stores: FOLDER/cfmon.sqlite.
 
     The given stores stay as they are. Stop their monitors with SIGTERM first.

@@ -22,7 +22,7 @@ from monitor.logic.traversal import goals
 from monitor.model.action_names import ActionNames, action_in_words
 from monitor.types.verdicts import Drawn, Quantity, Verdict
 
-Path = Sequence[tuple[object, int | None]]
+ShownPath = Sequence[tuple[object, int | None]]
 MOST_PAIRS = 10
 """Largest number of pairs to visit that are listed."""
 
@@ -100,7 +100,7 @@ def visits_text(needed: Needed, names: ActionNames) -> Text:
     return Text("\n".join(lines) + "\n")
 
 
-def verdict_table(verdict: Verdict, path: Path, names: ActionNames) -> RenderableType:
+def verdict_table(verdict: Verdict, path: ShownPath, names: ActionNames) -> RenderableType:
     """Return the formula, the answer, each quantity with its world, and the profile of a regret formula.
 
     `names`: names of the actions.
@@ -220,7 +220,7 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
         yield f"avoidable: not known; {recourse.reason}" if recourse.avoidable is None else recourse.reason
 
 
-def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:
+def _quantity(quantity: Quantity, verdict: Verdict, path: ShownPath) -> RenderableType:
     """Return a table of one quantity: its value, how it was obtained, the comparison, and the counterfactual world."""
     table = Table.grid(padding=(0, 2))
     obtained = f"{_range(quantity.value, quantity.extremes)}  {verdict.method}"
@@ -267,12 +267,12 @@ def _decided(change: InterventionRef, back: int) -> str:
     return "with hindsight, which no policy has" + (": compare optimal" if change.name == "best" else "")
 
 
-def _back(quantity: Quantity, path: Path) -> int:
+def _back(quantity: Quantity, path: ShownPath) -> int:
     """Return the number of transitions observed since the world began."""
     return quantity.offset if quantity.offset >= 0 else len(path) + quantity.offset
 
 
-def _world(quantity: Quantity, path: Path) -> str:
+def _world(quantity: Quantity, path: ShownPath) -> str:
     """Return a phrase on where the counterfactual world begins, and which noise is inferred from observations."""
     back = _back(quantity, path)
     used = f"@{quantity.offset}" + (", clipped to the path" if quantity.clipped else "")

@@ -37,7 +37,7 @@ KINDS: Final = {"guarded": "with takeover", "alone": "without"}
 ERRORS: Final = 2.0
 """Number of standard errors by which survival must differ for the demo to succeed."""
 
-Tally = dict[str, int]
+OutcomeCounts = dict[str, int]
 """Numbers of `episodes`, of `survived` episodes, and of `takeovers`."""
 
 
@@ -45,7 +45,7 @@ Tally = dict[str, int]
 class LoopResult:
     """Reports of the agents (kind of agents -> tally), and the monitor's counts of takeover outcomes."""
 
-    tallies: dict[str, Tally] = field(default_factory=lambda: {kind: _empty() for kind in KINDS})
+    tallies: dict[str, OutcomeCounts] = field(default_factory=lambda: {kind: _empty() for kind in KINDS})
     outcomes: dict[str, int] = field(default_factory=dict)
 
     def rate(self, kind: str, what: str) -> tuple[float, float]:
@@ -213,7 +213,7 @@ def _percent(fraction: float, error: float) -> str:
     return "-" if math.isnan(fraction) else f"{100 * fraction:.1f} % ± {100 * error:.1f}"
 
 
-def _empty() -> Tally:
+def _empty() -> OutcomeCounts:
     return {"episodes": 0, "survived": 0, "takeovers": 0}
 
 

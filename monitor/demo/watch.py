@@ -34,7 +34,7 @@ heartbeat (10 s by default)."""
 
 STYLES = {"firing": "bold red", "resolved": "bold green", "ended": "yellow"}
 
-Message = dict[str, Any]
+JsonDocument = dict[str, Any]
 """A decoded step or alert. Its keys are the keys of the documented messages."""
 
 
@@ -47,9 +47,9 @@ class Seen:
 
     steps: int = 0
     episodes: int = 0
-    alerts: list[Message] = field(default_factory=list)
+    alerts: list[JsonDocument] = field(default_factory=list)
 
-    def alarms(self, state: str) -> list[Message]:
+    def alarms(self, state: str) -> list[JsonDocument]:
         """Return, for each alarm, its first alert with this state; oldest first."""
         first = {alert["id"]: alert for alert in reversed(self.alerts) if alert["state"] == state}
         return list(reversed(first.values()))
@@ -69,11 +69,11 @@ class Watcher:
         self._model = model
         self._header = header
         self._live = on_terminal(sys.stdout)
-        self._steps: deque[Message] = deque(maxlen=MOST_STEPS)
+        self._steps: deque[JsonDocument] = deque(maxlen=MOST_STEPS)
         self._firing: set[object] = set()
         self._shown: set[tuple[object, object]] = set()
         self._clock = clock
-        self._status: tuple[Message, float] | None = None
+        self._status: tuple[JsonDocument, float] | None = None
 
     @property
     def settled(self) -> bool:
@@ -147,7 +147,7 @@ class Watcher:
             return Text("ALARM FIRING" + (f" when last known: {unknown}" if unknown else ""), style="bold red")
         return Text(f"UNKNOWN: {unknown}", style="bold magenta") if unknown else Text("clear", style="green")
 
-    def _where(self, step: Message) -> str:
+    def _where(self, step: JsonDocument) -> str:
         """Return the state's labels in the model, or its number; if it is hidden, the sensor's observation.
 
         In a world with numbers, return the numbers too.
@@ -184,7 +184,7 @@ class Watcher:
         return Group(Text(self._header), Text(""), counts, steps, Text(""), alerts, latest)
 
 
-def _is_last(step: Message) -> bool:
+def _is_last(step: JsonDocument) -> bool:
     return bool(step.get("terminated") or step.get("truncated"))
 
 
@@ -192,5 +192,5 @@ def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _alert_line(alert: Message, what: str) -> str:
+def _alert_line(alert: JsonDocument, what: str) -> str:
     return f"ALARM {what:<8} {alert['episode']} step {alert['seq']}: {alert['summary']}"

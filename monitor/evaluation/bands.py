@@ -19,11 +19,12 @@ from monitor.evaluation.basis import DIGITS, UncertainRows, basis_of
 from monitor.evaluation.credible import PosteriorValues, Samples, check_band_settings
 from monitor.exact import Checker
 from monitor.exact.row_uses import RowUses, row_uses
-from monitor.exact.verdict import Path, resolve
+from monitor.exact.verdict import resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import goals_now, nested_goals, quantity_goals
 from monitor.types.specs import BandSettings
+from monitor.types.stream_events import PathPairs
 from monitor.types.verdicts import Bands, RestsOn, Verdict
 
 CARRIED = 0.9
@@ -45,7 +46,7 @@ class LearnedBands:
         self._evaluators = checker.evaluators
         self._posterior = PosteriorValues(checker.evaluators, settings)
 
-    def prepare(self, formula: Formula, path: Path) -> None:
+    def prepare(self, formula: Formula, path: PathPairs) -> None:
         """Draw the models and compute their value tables, so that the first verdict is not delayed."""
         for goal in quantity_goals(formula):
             try:
@@ -57,7 +58,7 @@ class LearnedBands:
         self,
         verdict: Verdict,
         formula: Formula,
-        path: Path,
+        path: PathPairs,
         *,
         terminated: bool = False,
         acted: Sequence[str] = (),
@@ -85,7 +86,7 @@ class LearnedBands:
         how = replace(how, draws=settings.draws, seed=settings.seed, level=settings.level, doubt=settings.doubt)
         return replace(verdict, bands=missing(how, reasons))
 
-    def uses(self, formula: Formula, path: Path, *, terminated: bool = False) -> list[RowUses]:
+    def uses(self, formula: Formula, path: PathPairs, *, terminated: bool = False) -> list[RowUses]:
         """Return the uses of rows by all goals of a formula on `path`; empty if they are not counted."""
         found = self._uses(quantity_goals(formula), _Observed(path, terminated), [])
         return [] if found is None else [part for each in found for part in each.uses]
@@ -160,7 +161,7 @@ class _Observed(NamedTuple):
     `acted`: names of the policies that acted at its pairs; empty if nominal acted.
     """
 
-    path: Path
+    path: PathPairs
     terminated: bool
     acted: Sequence[str] = ()
 

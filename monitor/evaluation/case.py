@@ -30,7 +30,7 @@ from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Temporal
 from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled.handover import ERROR, TooLate
-from monitor.sampled.sampler import AnyQuestion, Path, Sampler
+from monitor.sampled.sampler import AnyPath, AnyQuestion, Sampler
 from monitor.statistics import combine
 from monitor.statistics.combine import Leaf, Tree, evaluate, strengths
 from monitor.statistics.strength import Strength
@@ -57,7 +57,7 @@ class Case:
         self,
         sampler: Sampler,
         rewards: tuple[float, float] | None,
-        path: Path,
+        path: AnyPath,
         drawn: Drawn,
         *,
         terminated: bool,

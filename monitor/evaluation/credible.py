@@ -23,13 +23,13 @@ from monitor.evaluation.seeding import SEEDS
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.forward.row_table import RowBudget
 from monitor.exact.sides import Sides, both_sides
-from monitor.exact.verdict import Path
 from monitor.logic import Automaton
 from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import InterventionRef, Measure, Probability
 from monitor.model import MDP
 from monitor.model.unknown import unknown_labels, unknown_states
 from monitor.types.specs import BandSettings
+from monitor.types.stream_events import PathPairs
 
 MAX_DRAWS = 10_000
 """Maximum number of models drawn from the posterior."""
@@ -134,7 +134,7 @@ class PosteriorValues:
         return [self._drawn(sides, wide, streams, shared) for _ in range(settings.draws)]
 
     def values(
-        self, change: InterventionRef, measure: Measure, path: Path, *, terminated: bool, acted: Sequence[str] = ()
+        self, change: InterventionRef, measure: Measure, path: PathPairs, *, terminated: bool, acted: Sequence[str] = ()
     ) -> Samples:
         """Return the Gumbel-Max values under the intervention `change` at the path's first pair.
 
@@ -176,7 +176,12 @@ class PosteriorValues:
 
 
 def _value(  # noqa: PLR0917 - the evaluators, and what the value is a function of
-    evaluators: Evaluators, change: InterventionRef, measure: Measure, path: Path, end: int | None, acted: Sequence[str]
+    evaluators: Evaluators,
+    change: InterventionRef,
+    measure: Measure,
+    path: PathPairs,
+    end: int | None,
+    acted: Sequence[str],
 ) -> float:
     """Return the value under the intervention `change` at the first pair of a path.
 

@@ -32,7 +32,7 @@ LEAST_FITS = 2
 
 NOT_NESTED = "no credible band: each fit would take as many draws as handover itself"
 
-Estimate = tuple[float, float | None]
+FitValue = tuple[float, float | None]
 """A value and its standard error; the error is None if no samples are needed."""
 
 
@@ -125,7 +125,7 @@ def _effect(nominal: Goal, alternative: Goal) -> Goal:
     return dataclasses.replace(alternative, world=dataclasses.replace(alternative.world, baseline=nominal.world.change))
 
 
-def _samples(within: Span | None, found: Sequence[Estimate]) -> Samples:
+def _samples(within: Span | None, found: Sequence[FitValue]) -> Samples:
     """Return the value under each fit minus and plus `ERRORS` standard errors, clipped to the value's range."""
     values, errors = np.array([(value, ERRORS * (error or 0.0)) for value, error in found]).T
     low, high = within or (-np.inf, np.inf)

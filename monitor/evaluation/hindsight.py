@@ -12,9 +12,9 @@ from monitor.exact import Checker, tables
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
 from monitor.exact.recourse import RecourseReport, RecourseSettings, Unchanged, query_of, recourse_of
-from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.model import MDP
+from monitor.types.stream_events import PathPairs
 from monitor.worlds import is_world
 
 __all__ = ["recourse"]
@@ -24,7 +24,7 @@ def recourse(
     query: str | Formula,
     *,
     model: MDP,
-    path: Path,
+    path: PathPairs,
     policies: Mapping[str, object],
     offset: int | None = None,
     most: int = 3,

@@ -22,7 +22,7 @@ from monitor.exact.avoidable import unexamined
 from monitor.exact.verdict import is_missed, resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
-from monitor.sampled.sampler import AnyQuestion, Path
+from monitor.sampled.sampler import AnyPath, AnyQuestion
 from monitor.types.verdicts import Changes, Recourse, Verdict
 
 ALONE: Final = "a world with numbers has no table of values, so only one other decision at a time is tried"
@@ -55,7 +55,7 @@ def with_one_decision(
     verdict: Verdict,
     formula: Formula,
     checker: SampledChecker,
-    path: Path,
+    path: AnyPath,
     action_names: Sequence[str],
     *,
     terminated: bool = False,
@@ -94,7 +94,7 @@ class _Search:
     """
 
     def __init__(
-        self, formula: Regret, ask: partial[AnyQuestion], steps: Path, names: Sequence[str], *, drawn: bool
+        self, formula: Regret, ask: partial[AnyQuestion], steps: AnyPath, names: Sequence[str], *, drawn: bool
     ) -> None:
         self._goal = with_parts(formula.goal, world=formula.world)
         self._ask, self._steps, self._names, self._drawn = ask, steps, names, drawn
@@ -142,7 +142,7 @@ class _Search:
         return _Found(change, value, len(particles)), error or 0.0
 
 
-def _described(found: _Found, steps: Path, names: Sequence[str]) -> Changes:
+def _described(found: _Found, steps: AnyPath, names: Sequence[str]) -> Changes:
     state, taken = steps[found.change.begins][:2]
     return Changes(
         count=1,

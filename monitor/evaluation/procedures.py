@@ -39,7 +39,7 @@ from monitor.types.verdicts import Drawn
 
 Draw = Callable[[range], Floats]
 """Function that returns the outcomes [n] of the particles with the given n numbers."""
-Decision = Sprt | TSprt | RegionBets | ThresholdBets
+Procedure = Sprt | TSprt | RegionBets | ThresholdBets
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
 DRAWS = 1024
@@ -128,7 +128,7 @@ def is_strict(test: Test) -> bool:
     return test.comparison in (">", "<=")
 
 
-def decision(goal: Goal, strength: Strength, within: Span | None, drawn: Drawn) -> Decision:
+def decision(goal: Goal, strength: Strength, within: Span | None, drawn: Drawn) -> Procedure:
     """Return the test of value >= bound (or > bound).
 
     Raises ConfigError for a reward whose range is unknown, because betting needs it.
@@ -157,7 +157,7 @@ def one_world(goal: Goal, within: Span) -> float:
     return (within.hi - within.lo) / (1.0 if goal.world.baseline is None else 2.0)
 
 
-def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[SampledMean, bool | None]:
+def decided(test: Procedure, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[SampledMean, bool | None]:
     """Sample until the test decides or the limit is reached. Samples after the decision do not count."""
     drawn: list[Floats] = []
     count = look = 0

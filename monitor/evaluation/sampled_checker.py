@@ -19,7 +19,7 @@ from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals
 from monitor.model import MDP
 from monitor.sampled import Sampler, Scene
-from monitor.sampled.sampler import AnyQuestion, Path
+from monitor.sampled.sampler import AnyPath, AnyQuestion
 from monitor.sampled.scene import has_nested
 from monitor.types.verdicts import Drawn, Verdict
 
@@ -69,7 +69,7 @@ class SampledChecker:
     def verdict(
         self,
         formula: Formula,
-        path: Path,
+        path: AnyPath,
         drawn: Drawn,
         *,
         text: str,
@@ -114,7 +114,7 @@ class SampledChecker:
             reason="; ".join(part for part in (why if verdict.method == "sampled" else "", verdict.reason) if part),
         )
 
-    def _check_policies(self, formula: Formula, path: Path, acted: Sequence[str]) -> None:
+    def _check_policies(self, formula: Formula, path: AnyPath, acted: Sequence[str]) -> None:
         """Raise PathError if the formula depends on an unknown policy; LimitError for nested quantities."""
         chooses, depends = path[-1][1] is None, self._sampler.scene.depends_on_policies
         for goal, changes, offset in goals(formula):
@@ -132,7 +132,7 @@ class SampledChecker:
     def question(
         self,
         goal: Goal,
-        path: Path,
+        path: AnyPath,
         drawn: Drawn | None,
         *,
         terminated: bool = False,
@@ -155,6 +155,6 @@ class SampledChecker:
         sampler.seed = 0 if drawn is None else drawn.seed
         return sampler
 
-    def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:
+    def warm_up(self, formula: Formula, path: AnyPath, drawn: Drawn) -> None:
         """Draw a first sample, so that the first message is not delayed. Raises the errors of `verdict`."""
         self.verdict(formula, path, replace(drawn, sampling=replace(drawn.sampling, limit=1)), text="")

@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 
 from monitor.errors import ConfigError, PathError, PolicyError
-from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import Label
@@ -16,6 +15,7 @@ from monitor.logic.traversal import subformulas
 from monitor.model import MDP
 from monitor.sampled import Simulated, Simulator, VectorSimulator
 from monitor.sampled.particle_rows import RowSource, as_rows
+from monitor.types.stream_events import PathPairs
 
 
 def simulated_scene(
@@ -49,7 +49,7 @@ def check_simulated_labels(labels: Collection[str], formula: Formula, text: str)
             raise error_at(f"unknown label {node.name!r}; there is {known}", text, node.at)
 
 
-def check_simulated_path(model: Simulator | VectorSimulator, path: Path) -> None:
+def check_simulated_path(model: Simulator | VectorSimulator, path: PathPairs) -> None:
     """Raise PathError if the path is impossible."""
     if not path:
         raise PathError("the path is empty; it needs at least one pair (state, action)")

@@ -19,12 +19,12 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.exact import Checker
-from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.model.sparse_rows import frozen
 from monitor.model.unknown import never_recorded
 from monitor.types.specs import BandSettings
+from monitor.types.stream_events import PathPairs
 
 MOST: Final = 1 << 40
 """Number of visits of a row after which more visits make no difference. The remaining width comes from the class of
@@ -49,7 +49,9 @@ class Needed:
     pairs: tuple[tuple[int, int, int], ...]
 
 
-def visits_needed(checker: Checker, formula: Formula, path: Path, width: float, *, terminated: bool = False) -> Needed:
+def visits_needed(
+    checker: Checker, formula: Formula, path: PathPairs, width: float, *, terminated: bool = False
+) -> Needed:
     """Estimate the visits after which no quantity of `formula` on `path` has a guaranteed band wider than `width`.
 
     Raises:
@@ -97,7 +99,7 @@ def _least(enough: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def _by_weight(checker: Checker, formula: Formula, path: Path, *, terminated: bool) -> Ints:
+def _by_weight(checker: Checker, formula: Formula, path: PathPairs, *, terminated: bool) -> Ints:
     """Return the rows that more data could narrow, rows with the most expected uses first."""
     model, counts = checker.model, checker.model.counts
     assert counts is not None

@@ -17,13 +17,14 @@ from monitor.exact.best.lanes import DecisionRule
 from monitor.exact.best.values import BestValues, FirstChange, Observed, PlanValues
 from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.forward.row_table import ANY, STABLE
-from monitor.exact.verdict import Path, is_missed, resolve
+from monitor.exact.verdict import is_missed, resolve
 from monitor.logic import Formula
 from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import Measure, Probability, Regret, Test
 from monitor.logic.traversal import nested_goals
 from monitor.model import MDP
 from monitor.types.specs import CausalModel
+from monitor.types.stream_events import PathPairs
 from monitor.types.verdicts import UNRECORDED, Avoidable, Changes, Recourse, Verdict
 
 MOST_CHANGES: Final = 3
@@ -41,7 +42,7 @@ class _Missed(NamedTuple):
     measure: Measure
     test: Test
     observed: Observed
-    steps: Path
+    steps: PathPairs
 
     @property
     def largest(self) -> bool:
@@ -53,7 +54,7 @@ def with_recourse(
     verdict: Verdict,
     formula: Formula,
     evaluators: Evaluators,
-    path: Path,
+    path: PathPairs,
     *,
     terminated: bool = False,
     acted: Sequence[str] = (),
@@ -86,7 +87,7 @@ def unexamined(verdict: Verdict, reason: str) -> Verdict:
     return replace(verdict, recourse=Recourse(reason=reason)) if is_missed(verdict) else verdict
 
 
-def prepare_recourse(formula: Formula, evaluators: Evaluators, path: Path, causal_model: CausalModel) -> None:
+def prepare_recourse(formula: Formula, evaluators: Evaluators, path: PathPairs, causal_model: CausalModel) -> None:
     """Compute in advance the tables that `with_recourse` needs, so that the first missed goal is not delayed."""
     if not isinstance(formula, Regret):
         return
@@ -97,7 +98,7 @@ def prepare_recourse(formula: Formula, evaluators: Evaluators, path: Path, causa
 
 
 def _missed(
-    formula: Regret, evaluators: Evaluators, path: Path, *, terminated: bool = False, acted: Sequence[str] = ()
+    formula: Regret, evaluators: Evaluators, path: PathPairs, *, terminated: bool = False, acted: Sequence[str] = ()
 ) -> _Missed:
     assert formula.goal.test is not None
     first = resolve(formula.world.offset, len(path))[1]
@@ -183,7 +184,7 @@ def _changes(missed: _Missed, plan_values: PlanValues, model: MDP) -> Changes | 
     return None
 
 
-def _described(count: int, value: float, first: FirstChange, steps: Path, model: MDP) -> Changes:
+def _described(count: int, value: float, first: FirstChange, steps: PathPairs, model: MDP) -> Changes:
     taken = steps[first.level][1]
     return Changes(
         count=count,

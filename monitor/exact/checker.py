@@ -12,13 +12,14 @@ from monitor.errors import LimitError
 from monitor.exact.avoidable import prepare_recourse, with_recourse
 from monitor.exact.evaluators import DELTA, Evaluators
 from monitor.exact.path_values import Stepper
-from monitor.exact.verdict import IncrementalCheck, Path
+from monitor.exact.verdict import IncrementalCheck
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals, largest_offset
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.types.specs import CausalModel
+from monitor.types.stream_events import PathPairs
 from monitor.types.verdicts import Verdict
 
 SHORT = range(3)
@@ -100,7 +101,7 @@ class Checker:
                     total += self._evaluators.decided_products(change, goal.measure, pairs, each=each)
         return total
 
-    def some_path(self) -> Path:
+    def some_path(self) -> PathPairs:
         """Return a possible path, on which `prepare` evaluates formulas."""
         pairs, state = [], 0
         for _ in SHORT:
@@ -112,7 +113,7 @@ class Checker:
     def check(
         self,
         formula: Formula,
-        path: Path,
+        path: PathPairs,
         *,
         causal_model: CausalModel = "gumbel",
         terminated: bool = False,
@@ -133,7 +134,7 @@ class Checker:
         self,
         verdict: Verdict,
         formula: Formula,
-        path: Path,
+        path: PathPairs,
         *,
         terminated: bool = False,
         acted: Sequence[str] = (),
@@ -161,7 +162,7 @@ class Checker:
         """Return a stepper that evaluates a goal pair by pair, at every offset up to the goal's own (@t, t >= 0)."""
         return Stepper(self._evaluators, goal)
 
-    def along(self, goal: Goal, pairs: Path) -> Floats:
+    def along(self, goal: Goal, pairs: PathPairs) -> Floats:
         """Evaluate a goal along a whole recording.
 
         Returns:

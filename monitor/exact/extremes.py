@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.path_values import Path, PathValues
+from monitor.exact.path_values import PathValues
 from monitor.logic import Formula
 from monitor.logic.polarity import split_measure
 from monitor.logic.syntax import And, Const, Goal, InterventionRef, Measure, Not, Or, Regret, WorldRef
 from monitor.logic.traversal import handover_goal
-from monitor.types.verdicts import NO_EXTREMES
+from monitor.types.stream_events import PathPairs
+from monitor.types.verdicts import NO_EXTREMES, Band
 
-Band = tuple[float, float]
 NOTHING = Const(value=True)
 """Replaces a goal that has no extremes."""
 
@@ -49,7 +49,7 @@ class Extremes:
             self._both.append(self._values(sides, now, window))
             self._given = id(goal.measure)
 
-    def advance(self, path: Path, added: int, end: int | None, acted: Sequence[str]) -> None:
+    def advance(self, path: PathPairs, added: int, end: int | None, acted: Sequence[str]) -> None:
         """Process the last `added` pairs of a path, as `PathValues.advance` does."""
         for both in self._both:
             for values in both:

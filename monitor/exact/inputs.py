@@ -7,13 +7,12 @@ from operator import index
 from pathlib import Path as FilePath
 
 from monitor.errors import ConfigError, PathError
-from monitor.exact.verdict import Path
 from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
 from monitor.policy.controller import is_hidden
-from monitor.types.stream_events import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY, PathPairs
 
 
 def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
@@ -64,7 +63,7 @@ def check_acted(acted: Sequence[str], path: Sequence[object], policies: Mapping[
             raise PathError(f"pair {n}: no policy is called {name!r}; there is {', '.join(policies)}")
 
 
-def check_path(model: MDP, path: Path) -> None:
+def check_path(model: MDP, path: PathPairs) -> None:
     """Raise PathError if a path is impossible in a model."""
     if not path:
         raise PathError("the path is empty; it needs at least one pair (state, action)")

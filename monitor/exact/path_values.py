@@ -25,8 +25,7 @@ from monitor.logic.comparison import probability
 from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Measure, Probability, Regret
 from monitor.logic.traversal import asks_back, goals, handover_goal
 from monitor.types.specs import CausalModel
-
-Path = Sequence[tuple[int, int | None]]
+from monitor.types.stream_events import PathPairs
 
 
 class WorldValues:
@@ -54,7 +53,7 @@ class WorldValues:
 class _RecentPairs:
     """The newest pairs of a growing path, as arrays. Appending is faster than converting the path each time."""
 
-    def __init__(self, path: Path, window: int) -> None:
+    def __init__(self, path: PathPairs, window: int) -> None:
         self._kept = max(window, len(path))
         self._count = len(path)
         self._arrays = np.empty((2, 2 * self._kept + 1), np.int64)
@@ -95,7 +94,7 @@ class PathValues:
         """Values that are needed only at @-k, each with k. The index of the start point changes as the path grows."""
         self._keep: dict[int, int] = {}
         """Id of a `best` or `optimal` intervention -> number of offsets with values, computed at each call."""
-        self._path: Path = ()
+        self._path: PathPairs = ()
         self._acted: Sequence[str] = ()
         self._restart = False
         self._window = window
@@ -113,7 +112,7 @@ class PathValues:
                 evaluator = evaluators.evaluator(self._nominal, self._law(self._nominal, change, None), goal.measure)
                 self._add(WorldValues(change, goal.measure, evaluator, keep, only), min(offset, 0))
 
-    def advance(self, path: Path, added: int, end: int | None, acted: Sequence[str] = ()) -> None:
+    def advance(self, path: PathPairs, added: int, end: int | None, acted: Sequence[str] = ()) -> None:
         """Process the last `added` pairs of a path. If `added` >= the path's length, the path is new.
 
         `end`: the state in which the episode has terminated. `acted`: names of the policies that acted at the pairs;
@@ -311,13 +310,13 @@ class Stepper:
         self._values.evaluator.push(buffers, state, action, True)  # noqa: FBT003
         return buffers.values
 
-    def push_all(self, pairs: Path) -> Floats:
+    def push_all(self, pairs: PathPairs) -> Floats:
         """Process n pairs and return the values [n, t + 1] after each."""
         values = np.full((len(pairs), self._values.keep), np.nan)
         self._values.evaluator.push_all(self._values.buffers, pair_arrays(pairs), values)
         return values
 
-    def along(self, pairs: Path) -> Floats:
+    def along(self, pairs: PathPairs) -> Floats:
         """Process n pairs as a separate recording, and return the values [n, t + 1] after each pair.
 
         The values have the same bits as the values of `push_all`. Each distinct window of t + 1 pairs is evaluated

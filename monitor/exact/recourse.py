@@ -17,12 +17,13 @@ from monitor.exact.best.plans import PlannedChange, Planner
 from monitor.exact.best.responsibility import responsibility
 from monitor.exact.best.values import BestValues, Lookback, Observed
 from monitor.exact.evaluators import Evaluators, within
-from monitor.exact.verdict import Path, resolve
+from monitor.exact.verdict import resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, Measure, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import nested_goals
+from monitor.types.stream_events import PathPairs
 from monitor.types.verdicts import Avoidable
 
 __all__ = ["Decision", "Effect", "Plan", "PlannedChange", "RecourseQuery", "RecourseReport", "query_of", "recourse_of"]
@@ -174,7 +175,7 @@ def _check_world(world: WorldRef, test: Test | None, text: str) -> None:
 def recourse_of(
     evaluators: Evaluators,
     query: RecourseQuery,
-    path: Path,
+    path: PathPairs,
     settings: RecourseSettings = DEFAULTS,
     *,
     terminated: bool = False,
@@ -247,7 +248,7 @@ def _degrees(
 
 
 def _decisions(
-    evaluators: Evaluators, query: RecourseQuery, path: Path, found: Lookback, degrees: Sequence[float | None]
+    evaluators: Evaluators, query: RecourseQuery, path: PathPairs, found: Lookback, degrees: Sequence[float | None]
 ) -> tuple[Decision, ...]:
     available = [np.flatnonzero(evaluators.model.available(state)).tolist() for state, _ in path]
     return tuple(

@@ -11,7 +11,7 @@ import msgspec
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.extremes import Extremes
-from monitor.exact.path_values import Path, PathValues
+from monitor.exact.path_values import PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.comparison import passes
 from monitor.logic.syntax import (
@@ -30,12 +30,12 @@ from monitor.logic.syntax import (
 )
 from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
 from monitor.types.specs import CausalModel
-from monitor.types.verdicts import UNRECORDED, Bands, Outcome, ProfileExtremes, Quantity, Verdict
+from monitor.types.stream_events import PathPairs
+from monitor.types.verdicts import UNRECORDED, Band, Bands, Outcome, ProfileExtremes, Quantity, Verdict
 
-__all__ = ["IncrementalCheck", "Path", "is_missed", "latest_useful", "regret_outcome", "resolve"]
+__all__ = ["IncrementalCheck", "PathPairs", "is_missed", "latest_useful", "regret_outcome", "resolve"]
 
 
-Band = tuple[float, float]
 NO_GUARANTEE = (
     "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "
     "episode has ended in a state that is not absorbing in the model"
@@ -106,7 +106,7 @@ class IncrementalCheck:
         self.path_values = path_values or PathValues(evaluators, formula, window)
         sides = evaluators.sides
         self._extremes = None if sides is None else Extremes(sides, formula, window)
-        self.path: Path = ()
+        self.path: PathPairs = ()
         self.quantities: dict[str, Quantity] = {}
         """Keyed by text, because `<=>` contains each of its sides twice."""
         self._guarantees = causal_model == "any" and evaluators.learned
@@ -119,7 +119,7 @@ class IncrementalCheck:
 
     def verdict(
         self,
-        path: Path,
+        path: PathPairs,
         added: int | None = None,
         terminated: bool = False,  # noqa: FBT001, FBT002 - a C function
         start_observed: bool = True,  # noqa: FBT001, FBT002

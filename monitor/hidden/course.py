@@ -24,7 +24,7 @@ from monitor.logic import RewardAutomaton
 MOST_PLACES: Final = 20_000
 """Largest number of places (a state with the memory of a policy) at one step."""
 
-States = dict[int, float]
+StateWeights = dict[int, float]
 """State -> its probability."""
 _Free = Mapping[tuple[int, int, int | None], float]
 """State, memory and the state in which the episode has ended -> probability, beyond the path."""
@@ -32,7 +32,7 @@ _Free = Mapping[tuple[int, int, int | None], float]
 
 def course_of(
     world: HiddenWorld, trace: Trace, change: Change, *, start: int, steps: int, terminated: bool
-) -> list[States]:
+) -> list[StateWeights]:
     """Return the distribution of the state at each of `steps` steps from pair `start` on, given the whole path.
 
     `change`: the intervention at pair `start`. Beyond the path, the distribution is a prediction. Raises LimitError if
@@ -48,7 +48,7 @@ def course_of(
         tail=None,
         deepest=trace.last - start,
     )
-    later, found = hindsight(trace), list[States]()
+    later, found = hindsight(trace), list[StateWeights]()
     for number, nodes in chain.pairs():
         size = int(nodes.begin[-1])
         weights = np.asarray(nodes.weights)[:size, -1]
@@ -62,7 +62,7 @@ def course_of(
     while len(found) < steps:
         if len(free) > MOST_PLACES:
             raise LimitError(f"more than {MOST_PLACES:,} states and memories are possible at one step ahead")
-        ahead: States = defaultdict(float)
+        ahead: StateWeights = defaultdict(float)
         for (state, _, _), weight in free.items():
             ahead[state] += weight
         found.append(dict(ahead))

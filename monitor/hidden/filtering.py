@@ -16,11 +16,12 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.hidden.latent_steps import LatentSteps, Pair, entries, latent_observations, latent_steps
+from monitor.hidden.latent_steps import LatentSteps, entries, latent_observations, latent_steps
 from monitor.hidden.readings import Readings
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 from monitor.policy.recurrent import RecurrentReader
+from monitor.types.stream_events import ObservedPair
 
 MOST_STEPS: Final = 256
 """Number of steps without observations after which the belief is no longer updated."""
@@ -116,7 +117,7 @@ class Filter:
     def _with_numbers(self) -> str:
         return f", and {self._width} numbers that networks remember after each weight" if self._width else ""
 
-    def explains(self, before: Weights, pair: Pair) -> bool:
+    def explains(self, before: Weights, pair: ObservedPair) -> bool:
         """Return whether a pair is possible given the belief before it."""
         observed, action = pair
         states = self.read(before).states
@@ -127,7 +128,7 @@ class Filter:
             return bool((self.model.emissions.observed[at] == observed).any())
         return bool(len(states) if observed is None else (states == observed).any())
 
-    def following(self, before: Weights, pair: Pair, acting: Reader | None) -> Weights | None:
+    def following(self, before: Weights, pair: ObservedPair, acting: Reader | None) -> Weights | None:
         """Return the belief before the next pair, after a pair whose action was taken; None if the pair is impossible.
 
         `acting`: the policy that acted, or None if it is unknown. The action of an unknown policy gives no information
@@ -145,7 +146,7 @@ class Filter:
             memories[reader] = np.asarray(policy.after)[read][of]
         return self._plain(model.successors[at], memories, weights[of] * model.probabilities[at])
 
-    def given(self, before: Weights, pair: Pair, acting: Reader | None) -> tuple[Ints, Floats] | None:
+    def given(self, before: Weights, pair: ObservedPair, acting: Reader | None) -> tuple[Ints, Floats] | None:
         """Return the possible states [n], ascending, at a pair, with their probabilities given all pairs up to it.
 
         None if the pair is impossible. `acting`: as for `following`.
@@ -194,7 +195,7 @@ class Filter:
         return belief
 
     def _explained(
-        self, before: Weights, pair: Pair, acting: Reader | None
+        self, before: Weights, pair: ObservedPair, acting: Reader | None
     ) -> tuple[Belief, LatentSteps, Floats] | None:
         """Return a belief, and the possible explanations of a pair with probabilities [n]; None if there is none."""
         belief, policy = self.read(before), acting or self.nominal

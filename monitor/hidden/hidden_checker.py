@@ -12,9 +12,9 @@ from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
 from monitor.exact.avoidable import unexamined
 from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
-from monitor.hidden.course import States, course_of
+from monitor.hidden.course import StateWeights, course_of
 from monitor.hidden.filtering import Weights
-from monitor.hidden.latent_steps import Pair, impossible
+from monitor.hidden.latent_steps import impossible
 from monitor.hidden.observation_values import HiddenWorld, ObservedValues
 from monitor.hidden.trace import Trace
 from monitor.logic import Formula
@@ -24,6 +24,7 @@ from monitor.logic.syntax import Goal, InterventionRef, Label, Measure, Probabil
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
+from monitor.types.stream_events import ObservedPair
 from monitor.types.verdicts import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Verdict
 
 ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
@@ -98,12 +99,12 @@ class HiddenChecker:
                         change.at,
                     )
 
-    def check_path(self, path: Sequence[Sequence[object]]) -> tuple[list[Pair], Weights | None]:
+    def check_path(self, path: Sequence[Sequence[object]]) -> tuple[list[ObservedPair], Weights | None]:
         """Return a path as pairs (observation, action), both of which may be None, and the belief before it, if given.
 
         Raises PathError if the path is malformed.
         """
-        pairs: list[Pair] = []
+        pairs: list[ObservedPair] = []
         before: Weights | None = None
         for n, each in enumerate(path):
             try:
@@ -123,7 +124,7 @@ class HiddenChecker:
             raise PathError(f"pair 0: the belief before it {problem}")
         return pairs, before
 
-    def beliefs(self, path: Sequence[Pair], acted: Sequence[str], before: Weights | None) -> list[Weights]:
+    def beliefs(self, path: Sequence[ObservedPair], acted: Sequence[str], before: Weights | None) -> list[Weights]:
         """Return the belief before each pair of a checked path. Raises PathError if a pair is impossible.
 
         `before`: the belief before the first pair; None if the episode begins there.
@@ -149,13 +150,13 @@ class HiddenChecker:
     def courses(
         self,
         changes: Sequence[tuple[InterventionRef, int]],
-        path: Sequence[Pair],
+        path: Sequence[ObservedPair],
         beliefs: Sequence[Weights],
         *,
         steps: int,
         acted: Sequence[str] = (),
         terminated: bool = False,
-    ) -> list[list[States]]:
+    ) -> list[list[StateWeights]]:
         """Return, for each change, the distribution of the state at each of `steps` steps from a pair on.
 
         `changes`: each change with the number of its pair. `path`: a checked path. `beliefs`: the belief before each
@@ -204,7 +205,7 @@ class HiddenCheck:
 
     def verdict(
         self,
-        path: Sequence[Pair],
+        path: Sequence[ObservedPair],
         beliefs: Sequence[Weights],
         added: int | None = None,
         *,

@@ -17,9 +17,7 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 from monitor.hidden.readings import Readings
 from monitor.model.mdp import MDP
-
-Pair = tuple[int | None, int | None]
-"""The observed part of a step: (observation, action); either is None if it is unknown."""
+from monitor.types.stream_events import ObservedPair
 
 
 class LatentSteps(NamedTuple):
@@ -47,7 +45,9 @@ class LatentSteps(NamedTuple):
         )
 
 
-def latent_steps(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *, silent: bool) -> LatentSteps:
+def latent_steps(
+    model: MDP, policy: Readings, pair: ObservedPair, places: tuple[Ints, Ints], *, silent: bool
+) -> LatentSteps:
     """Return the latent steps of a pair whose action was taken; the action may be unknown.
 
     Args:

@@ -24,7 +24,7 @@ MAX_KEPT: Final = 10 * MAX_PAIRS
 """Number of cached values beyond which the cache is cleared."""
 
 
-class Pair(NamedTuple):
+class NetworkNode(NamedTuple):
     """A state whose labels are read next, the memory of the network there, and the pending obligation."""
 
     obligation: int
@@ -45,7 +45,7 @@ class NetworkValues:
     def __init__(self, model: MDP, reader: Reader, automaton: Automaton, masks: AnyArray, end: int | None) -> None:
         self._model, self._reader, self._end = model, reader, end
         self._automaton, self._masks = automaton, masks
-        self._known: dict[Pair, float] = {}
+        self._known: dict[NetworkNode, float] = {}
         self._met = 0
 
     def begin(self) -> None:
@@ -74,8 +74,8 @@ class NetworkValues:
             return np.full(len(states), float(obligation == TRUE))
         if len(self._known) > MAX_KEPT:
             self._known.clear()
-        roots = [Pair(obligation, state, memory) for state in states.tolist()]
-        layers: list[dict[Pair, tuple[float, dict[Pair, float]]]] = []
+        roots = [NetworkNode(obligation, state, memory) for state in states.tolist()]
+        layers: list[dict[NetworkNode, tuple[float, dict[NetworkNode, float]]]] = []
         wanted = {each for each in roots if each not in self._known}
         while wanted:
             self._met += len(wanted)
@@ -92,27 +92,27 @@ class NetworkValues:
                 self._known[pair] = settled + sum(weight * self._known[after] for after, weight in to.items())
         return np.array([self._known[each] for each in roots])
 
-    def _edges(self, pair: Pair) -> tuple[float, dict[Pair, float]]:
+    def _edges(self, pair: NetworkNode) -> tuple[float, dict[NetworkNode, float]]:
         """Return the decided part of a pair's value, and the weights of the pairs on which it depends."""
         rest = self._automaton.step(pair.obligation, int(self._masks[pair.state]))
         rewarded = self._automaton.rewards(pair.obligation)
         ended = rest in (FALSE, TRUE)
         settled = float(rest == TRUE)
-        to: dict[Pair, float] = defaultdict(float)
+        to: dict[NetworkNode, float] = defaultdict(float)
         if ended and not rewarded:
             return settled, to
         if pair.state == self._end:
-            return settled, to if ended else {Pair(rest, pair.state, pair.memory): 1.0}
+            return settled, to if ended else {NetworkNode(rest, pair.state, pair.memory): 1.0}
         for action, memory, chance in self._decisions(pair):
             successors, chances = self._model.row(pair.state, action)
             if rewarded:
                 settled += chance * self._reward(pair.state, action, successors, chances)
             if not ended:
                 for successor, likely in zip(successors.tolist(), chances.tolist(), strict=True):
-                    to[Pair(rest, successor, memory)] += chance * likely
+                    to[NetworkNode(rest, successor, memory)] += chance * likely
         return settled, to
 
-    def _decisions(self, pair: Pair) -> Iterator[tuple[int, int, float]]:
+    def _decisions(self, pair: NetworkNode) -> Iterator[tuple[int, int, float]]:
         """Yield action, memory after it, and probability."""
         for shown, chance in self._reader.readings(self._model, pair.state):
             memory, choice = self._reader.read(pair.memory, shown)

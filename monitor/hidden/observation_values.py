@@ -12,7 +12,6 @@ from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import PathValues
 from monitor.hidden.filtering import Filter, Weights
-from monitor.hidden.latent_steps import Pair
 from monitor.hidden.pair_chain import Change, PairChain
 from monitor.hidden.shared_tables import Tables
 from monitor.hidden.tails import Tails
@@ -23,7 +22,7 @@ from monitor.model import MDP, encode_action_text
 from monitor.policy.controller import Reader, TableReader
 from monitor.policy.recurrent import RecurrentReader
 from monitor.policy.table import PolicyTable
-from monitor.types.stream_events import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
 
 
 class HiddenWorld:
@@ -108,7 +107,7 @@ class ObservedValues(PathValues):
         self._chains: dict[tuple[int, int], PairChain] = {}
         self._different: dict[tuple[InterventionRef, Measure], PairChain] = {}
 
-    def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
+    def advance(self, path: Sequence[ObservedPair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
         """Process a path whose last `added` pairs are new; `end` is not used. Raises PathError."""
         del end
         if UNKNOWN_POLICY in acted:

@@ -13,10 +13,11 @@ from monitor.errors import PathError
 from monitor.hidden.couplings import LatentTable
 from monitor.hidden.filtering import Belief, Filter, Weights, summed
 from monitor.hidden.forward import Edges
-from monitor.hidden.latent_steps import LatentSteps, Pair, entries, impossible, latent_observations, latent_steps
+from monitor.hidden.latent_steps import LatentSteps, entries, impossible, latent_observations, latent_steps
 from monitor.hidden.readings import Readings
 from monitor.hidden.shared_tables import Tables
 from monitor.policy.controller import Reader
+from monitor.types.stream_events import ObservedPair
 
 
 @dataclass(eq=False)
@@ -30,7 +31,7 @@ class HeldPair:
     they are needed.
     """
 
-    pair: Pair
+    pair: ObservedPair
     acting: Reader
     belief: Belief
     live: Ints
@@ -70,7 +71,9 @@ class Trace:
     def __getitem__(self, number: int) -> HeldPair:
         return self._held[number - self.first]
 
-    def extend(self, path: Sequence[Pair], acting: Sequence[Reader], beliefs: Sequence[Weights], added: int) -> None:
+    def extend(
+        self, path: Sequence[ObservedPair], acting: Sequence[Reader], beliefs: Sequence[Weights], added: int
+    ) -> None:
         """Process a path whose last `added` pairs are new.
 
         If all pairs are new, this is another path. Raises PathError.
@@ -116,7 +119,7 @@ class Trace:
         weights = last.weights[np.asarray(seen.place)] * np.asarray(seen.weight) / last.share
         return summed(np.asarray(seen.state), weights)
 
-    def _weighed(self, n: int, pair: Pair, acting: Reader, before: Weights) -> HeldPair:
+    def _weighed(self, n: int, pair: ObservedPair, acting: Reader, before: Weights) -> HeldPair:
         belief, policy = self.filter.read(before), self.filter.readings(acting)
         live = policy.live(belief.memory(acting))
         memories = policy.numbered(live, belief.memory(acting))

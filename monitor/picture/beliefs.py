@@ -15,10 +15,9 @@ import msgspec
 
 from monitor.errors import LimitError
 from monitor.evidence.document import Evidence
-from monitor.hidden.course import States
+from monitor.hidden.course import StateWeights
 from monitor.hidden.filtering import Weights
 from monitor.hidden.hidden_checker import HiddenChecker
-from monitor.hidden.latent_steps import Pair
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL as OBSERVED
 from monitor.logic.syntax import InterventionRef
@@ -36,9 +35,10 @@ from monitor.picture.explanation import (
     world_name,
 )
 from monitor.picture.scenes import LabelStates
-from monitor.picture.sheet import MARGIN, MOST_STEPS, SMALL, WIDTH, Sheet, timeline_of
+from monitor.picture.sheet import MARGIN, MOST_STEPS, SMALL, WIDTH, Sheet, time_axis_of
 from monitor.picture.state_words import likeliest_in_words, state_in_words
 from monitor.picture.svg import ALTERNATIVE, NOMINAL, RULE, Canvas, Ink, Point
+from monitor.types.stream_events import ObservedPair
 from monitor.types.verdicts import Quantity, Verdict
 
 MOST_LABELS: Final = 4
@@ -67,7 +67,7 @@ class WorldPanel(msgspec.Struct, frozen=True):
 
     change: InterventionRef
     begins: int
-    states: Sequence[States]
+    states: Sequence[StateWeights]
     quantity: Quantity | None
 
 
@@ -96,8 +96,8 @@ def draw_beliefs(
     words = [in_words(alarm, model), *(_panel_in_words(panel, model, alarm) for panel in panels)]
     canvas = Canvas(WIDTH, alarm.title, " ".join(words))
     begins = [panel.begins for panel in panels if panel.change.kind != "nominal"]
-    timeline = timeline_of(evidence, [*begins, *(branch.begins for branch in branches)], end, MARGIN + NAMES)
-    sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
+    time_axis = time_axis_of(evidence, [*begins, *(branch.begins for branch in branches)], end, MARGIN + NAMES)
+    sheet = Sheet(canvas, time_axis, draw_head(canvas, alarm))
     sheet.marks(marks_of(alarm))
     draw_history(sheet, alarm)
     rows = _rows(panels)
@@ -115,7 +115,7 @@ def _panels(
     evidence: Evidence,
     horizon: int,
     changes: Sequence[InterventionRef],
-    path: tuple[Sequence[Pair], Sequence[Weights]],
+    path: tuple[Sequence[ObservedPair], Sequence[Weights]],
 ) -> tuple[list[WorldPanel], int]:
     """Return the observed world, beginning as early as space permits, and the world of each other intervention.
 
@@ -156,7 +156,11 @@ def _branch(evidence: Evidence, panel: WorldPanel, quantity: Quantity) -> Compar
 
 
 def _history(
-    checker: HiddenChecker, evidence: Evidence, formula: Formula, pairs: Sequence[Pair], beliefs: Sequence[Weights]
+    checker: HiddenChecker,
+    evidence: Evidence,
+    formula: Formula,
+    pairs: Sequence[ObservedPair],
+    beliefs: Sequence[Weights],
 ) -> tuple[StepAnswer, ...]:
     """Return the answers after each step of the stored path."""
     check = checker.check(formula, evidence.text)
@@ -192,9 +196,9 @@ def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel,
 
     The observed world also has its observations and actions.
     """
-    canvas, timeline, labels = sheet.canvas, sheet.timeline, labels_of(alarm, model)[:MOST_LABELS]
+    canvas, time_axis, labels = sheet.canvas, sheet.time_axis, labels_of(alarm, model)[:MOST_LABELS]
     observed = panel.change.kind == "nominal"
-    ink, left, right = NOMINAL if observed else ALTERNATIVE, timeline.left, timeline.right
+    ink, left, right = NOMINAL if observed else ALTERNATIVE, time_axis.left, time_axis.right
     sheet.heading(_heading(panel, alarm), ink=ink)
     names = [f"“{name}”" for name, _ in labels]
     names += ["other states" if state == OTHERS else state_in_words(model, state) for state in rows]
@@ -203,11 +207,11 @@ def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel,
         canvas.text((left - 8, y + 14), name, size=SMALL, anchor="end", bold=n < len(labels), room=NAMES - 8)
         canvas.line((left, y + ROW), (right, y + ROW), ink=RULE, width=0.6)
     for k, there in enumerate(panel.states):
-        if (position := panel.begins + k) not in timeline.positions:
+        if (position := panel.begins + k) not in time_axis.positions:
             continue
-        corner = timeline.x(position - 0.5)
+        corner = time_axis.x(position - 0.5)
         for n, chance in enumerate(_chances(there, labels, rows)):
-            _draw_cell(canvas, (corner, sheet.y + n * ROW), timeline.cell, chance, ink)
+            _draw_cell(canvas, (corner, sheet.y + n * ROW), time_axis.cell, chance, ink)
         said = likeliest_in_words(model, there)
         own = "is in" if position <= alarm.now else "may be in"
         name = world_name(panel.change, alarm.evidence.actions)
@@ -217,7 +221,7 @@ def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel,
         _draw_observed(sheet, alarm, model)
 
 
-def _chances(there: States, labels: LabelStates, rows: Sequence[int]) -> list[float]:
+def _chances(there: StateWeights, labels: LabelStates, rows: Sequence[int]) -> list[float]:
     """Return the probabilities of the labels, and of the states of the rows."""
     rest = sum(chance for state, chance in there.items() if state not in rows)
     held = [sum(chance for state, chance in there.items() if state in states) for _, states in labels]

@@ -18,7 +18,7 @@ BAND: Final = {"any": "every causal model", "stable": "every counterfactually st
 MOST_RUNS: Final = 3
 """Maximum number of ranges of steps in a sentence."""
 TALL: Final = 112.0
-"""Height of a band, in pixels."""
+"""Height of a chart, in pixels."""
 
 
 class Compared(Protocol):
@@ -53,7 +53,7 @@ def marks_of(alarm: Explanation) -> list[tuple[float, str, Ink]]:
 
 def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     """Draw the value at each step so far, its bounds over causal models, and the threshold."""
-    moments, timeline, canvas = alarm.history, sheet.timeline, sheet.canvas
+    moments, time_axis, canvas = alarm.history, sheet.time_axis, sheet.canvas
     other = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     banded = [m for m in moments if m.bounds is not None]
     numbers = [m.value for m in moments] + [m.nominal for m in moments if m.nominal is not None]
@@ -70,27 +70,27 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
             if scale.clipped
             else ""
         )
-        last = ", where the alarm fired" * (banded[-1].seq == timeline.seq)
+        last = ", where the alarm fired" * (banded[-1].seq == time_axis.seq)
         agree = "; at the others all give the same value" * (len(disagreeing) < len(banded))
         aside = (
             f"hatched: {whose} over {models}{reaches}; computed from step {banded[0].seq} to {banded[-1].seq}{last}. "
             f"These models disagree at {_listed(disagreeing)}{agree}."
         )
     sheet.heading(f"What happened: the {what} at each step", aside)
-    band = sheet.band(TALL, scale)
-    sheet.threshold(band, alarm.comparison, alarm.threshold)
+    chart = sheet.chart(TALL, scale)
+    sheet.threshold(chart, alarm.comparison, alarm.threshold)
     if not moments:
-        sheet.unknown(band, timeline.first - 0.5, timeline.now + 0.5, "not answered exactly, so not derived again")
+        sheet.unknown(chart, time_axis.first - 0.5, time_axis.now + 0.5, "not answered exactly, so not derived again")
         return
-    known = {timeline.now + m.seq - timeline.seq: m for m in moments}
-    known = {position: m for position, m in known.items() if position in timeline.positions}
-    sheet.unknown(band, timeline.first - 0.5, min(known) - 0.5)
+    known = {time_axis.now + m.seq - time_axis.seq: m for m in moments}
+    known = {position: m for position, m in known.items() if position in time_axis.positions}
+    sheet.unknown(chart, time_axis.first - 0.5, min(known) - 0.5)
     if banded:
-        low = [band.at(position, m.bounds[0]) for position, m in known.items() if m.bounds]
-        high = [band.at(position, m.bounds[1]) for position, m in known.items() if m.bounds]
+        low = [chart.at(position, m.bounds[0]) for position, m in known.items() if m.bounds]
+        high = [chart.at(position, m.bounds[1]) for position, m in known.items() if m.bounds]
         canvas.area([*high, *reversed(low)], "band")
-    nominal = [band.at(position, m.nominal) for position, m in known.items() if m.nominal is not None]
-    _line(sheet, [band.at(position, m.value) for position, m in known.items()], other)
+    nominal = [chart.at(position, m.nominal) for position, m in known.items() if m.nominal is not None]
+    _line(sheet, [chart.at(position, m.value) for position, m in known.items()], other)
     if nominal:
         canvas.polyline(nominal, ink=NOMINAL, width=2.4)
         for point in nominal:
@@ -127,33 +127,33 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
     required = [] if alarm.threshold is None or alarm.difference else [alarm.threshold]
     numbers = [number for curve in curves for number in curve] + [branch.value for branch in shown] + required
     ends = [end for branch in shown for each in _intervals(branch) for end in each]
-    timeline = sheet.timeline
-    end = f"marks at the right: after step {timeline.step(timeline.ends)}" if timeline.ends > timeline.last else ""
+    time_axis = sheet.time_axis
+    end = f"marks at the right: after step {time_axis.step(time_axis.ends)}" if time_axis.ends > time_axis.last else ""
     sheet.heading(f"What would have happened: {heading}", end)
-    band = sheet.band(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward))
-    sheet.threshold(band, alarm.comparison, None if alarm.difference else alarm.threshold)
+    chart = sheet.chart(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward))
+    sheet.threshold(chart, alarm.comparison, None if alarm.difference else alarm.threshold)
     missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
     if missing:
         begins = min(branch.begins for branch in alarm.branches) - 0.5
-        sheet.unknown(band, begins, timeline.last + 0.5, "; ".join(missing))
+        sheet.unknown(chart, begins, time_axis.last + 0.5, "; ".join(missing))
     for branch, curve in zip(branches, curves, strict=True):
-        line = [(branch.begins + n, y) for n, y in enumerate(curve) if branch.begins + n in timeline.positions]
-        points = [band.at(position, y) for position, y in line]
+        line = [(branch.begins + n, y) for n, y in enumerate(curve) if branch.begins + n in time_axis.positions]
+        points = [chart.at(position, y) for position, y in line]
         sheet.canvas.polyline(points, ink=ink_of(branch), width=2.4, dash=dash_of(branch))
         for position, y in line:
             sheet.notes[position].append(f"{branch.name}, {heading}: {figure(y, reward=alarm.reward)}")
-    highest = band.top + band.height + 14
+    highest = chart.top + chart.height + 14
     for n, branch in enumerate(sorted(shown, key=lambda branch: branch.value)):  # from the lowest value up
-        x, y = timeline.right + 8 + 9 * n, band.y(branch.value)
+        x, y = time_axis.right + 8 + 9 * n, chart.y(branch.value)
         intervals = _intervals(branch)
         for k, (low, high) in enumerate(intervals):
-            sheet.canvas.line((x, band.y(low)), (x, band.y(high)), ink=ink_of(branch), width=1.6 + 3 * k)
+            sheet.canvas.line((x, chart.y(low)), (x, chart.y(high)), ink=ink_of(branch), width=1.6 + 3 * k)
         _mark(sheet, (x, y), branch)
         words = [figure(branch.value, reward=alarm.reward)]
         words += [interval(each, reward=alarm.reward) for each in intervals]
         highest = min(y + 4, highest - 14 * len(words))
         for k, text in enumerate(words):
-            at = timeline.right + 28, highest + 14 * k
+            at = time_axis.right + 28, highest + 14 * k
             sheet.canvas.text(at, text, size=12 - min(k, 1), ink=ink_of(branch), bold=k == 0, halo=True)
 
 
@@ -176,24 +176,24 @@ def _intervals(branch: ComparedWorld) -> list[tuple[float, float]]:
 def draw_handover(sheet: Sheet, alarm: Explanation, decided: Sequence[Decided] = ()) -> None:
     """Draw the values if the alternative had taken over at each step, or if one decision had been different."""
     profile = {alarm.now - offset: both for offset, both in sorted(alarm.profile.items(), reverse=True)}
-    profile = {position: both for position, both in profile.items() if position in sheet.timeline.positions}
+    profile = {position: both for position, both in profile.items() if position in sheet.time_axis.positions}
     if not profile and not decided:
         return
     numbers = [number for both in profile.values() for number in both] + [each.value for each in decided]
     numbers += [] if alarm.threshold is None else [alarm.threshold]
     aside = "triangles: one other action at that step, with hindsight" if decided else ""
     sheet.heading(f"When handing over helped: {_verdict(alarm)}" if profile else "Had one action been another", aside)
-    band = sheet.band(TALL, scale_of(numbers, reward=alarm.reward))
-    sheet.threshold(band, alarm.comparison, alarm.threshold)
+    chart = sheet.chart(TALL, scale_of(numbers, reward=alarm.reward))
+    sheet.threshold(chart, alarm.comparison, alarm.threshold)
     other = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     if profile:
-        _line(sheet, [band.at(position, both[1]) for position, both in profile.items()], other)
-        nominal = [band.at(position, both[0]) for position, both in profile.items()]
+        _line(sheet, [chart.at(position, both[1]) for position, both in profile.items()], other)
+        nominal = [chart.at(position, both[0]) for position, both in profile.items()]
         sheet.canvas.polyline(nominal, ink=NOMINAL, width=2.4)
         for point in nominal:
             sheet.canvas.dot(point, 3, fill=NOMINAL)
     for each in decided:
-        x, y = band.at(each.position, each.value)
+        x, y = chart.at(each.position, each.value)
         sheet.canvas.triangle((x, y), 5, fill=PAPER, ink=INK)
         what = f"{each.instead} (with hindsight): {figure(each.value, reward=alarm.reward)}"
         sheet.notes[each.position].append(what)

@@ -18,7 +18,7 @@ from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.learned import learned_in_words
 from monitor.picture.scenes import LabelStates, draw_grids
-from monitor.picture.sheet import MARGIN, WIDTH, Sheet, clock, figure, interval, timeline_of
+from monitor.picture.sheet import MARGIN, WIDTH, Sheet, clock, figure, interval, time_axis_of
 from monitor.picture.single_decisions import decisions_in_words, decisions_of
 from monitor.picture.state_words import likeliest_in_words, likeliest_of, state_in_brief, state_in_words
 from monitor.picture.svg import FAINT, Canvas, width_of
@@ -37,8 +37,8 @@ def draw(alarm: Explanation, model: MDP) -> str:
     """Return the picture as an SVG document. Equal explanations give equal bytes."""
     canvas = Canvas(WIDTH, alarm.title, in_words(alarm, model))
     ends = max((b.begins + len(b.distribution.states) - 1 for b in alarm.branches if b.distribution), default=0)
-    timeline = timeline_of(alarm.evidence, [branch.begins for branch in alarm.branches], ends)
-    sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
+    time_axis = time_axis_of(alarm.evidence, [branch.begins for branch in alarm.branches], ends)
+    sheet = Sheet(canvas, time_axis, draw_head(canvas, alarm))
     sheet.marks(marks_of(alarm))
     draw_history(sheet, alarm)
     path = alarm.evidence.path
@@ -70,7 +70,7 @@ def _draw_whereabouts(sheet: Sheet, branch: ComparedWorld, model: MDP) -> None:
     for n, there in enumerate(branch.distribution.states if branch.distribution else ()):
         position = branch.begins + n
         sheet.notes[position].append(f"{branch.name} would be in: {likeliest_in_words(model, there)}")
-        if position <= sheet.timeline.now:
+        if position <= sheet.time_axis.now:
             (state,) = likeliest_of(there, 1)
             texts[position] = state_in_brief(model, state) if there[state] >= LIKELY else "?"
     sheet.lane("instead", texts, ink_of(branch))

@@ -22,7 +22,7 @@ from monitor.logic.traversal import goals, handover_goal, subformulas
 from monitor.picture.charts import TALL, dash_of, draw_handover, ink_of, marks_of
 from monitor.picture.draw import draw_foot, draw_head, undrawn
 from monitor.picture.explanation import ComparedWorld, explanation_of, what_if, world_name
-from monitor.picture.sheet import SMALL, WIDTH, Scale, Sheet, figure, scale_of, timeline_of
+from monitor.picture.sheet import SMALL, WIDTH, Scale, Sheet, figure, scale_of, time_axis_of
 from monitor.picture.svg import INK, PAPER, Canvas, Point
 from monitor.picture.thresholds import LabelThreshold, thresholds
 from monitor.referee.numbers import Given, drawn_states
@@ -95,8 +95,8 @@ def draw_numbers(
     alarm = explanation_of(evidence, formula, branches=branches, history=(), names=world.action_names)
     canvas = Canvas(WIDTH, alarm.title, " ".join([alarm.told.text, *_in_words(compared, world, now)]))
     ends = max(each.begins + len(each.states) - 1 for each in compared)
-    timeline = timeline_of(evidence, [each.begins for each in compared], ends)
-    sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
+    time_axis = time_axis_of(evidence, [each.begins for each in compared], ends)
+    sheet = Sheet(canvas, time_axis, draw_head(canvas, alarm))
     sheet.words("Squares: observed. Lines: the median of the draws. Bands: 10 to 90 % of them, where noise is unknown.")
     sheet.marks(marks_of(alarm))
     columns = _shown(world)
@@ -151,7 +151,7 @@ def _labels(goal: Goal) -> list[str]:
 
 
 def _draw_feature(sheet: Sheet, alarm: _Alarm, column: int) -> None:
-    feature, shown = alarm.world.features[column], sheet.timeline.positions
+    feature, shown = alarm.world.features[column], sheet.time_axis.positions
     observed = {n: state[column] for n, (state, _) in enumerate(alarm.evidence.path) if n in shown}
     bands = [
         np.percentile([states[:, column] for states in each.states[: shown.stop - each.begins]], BAND, axis=1)
@@ -161,9 +161,9 @@ def _draw_feature(sheet: Sheet, alarm: _Alarm, column: int) -> None:
     marks = _thresholds(alarm, column, *numbers)
     named = ", ".join(f"{number} {value}" for number, value in enumerate(feature.values))
     sheet.heading(": ".join(filter(None, (feature.name, named))) + (f", {feature.unit}" if feature.unit else ""))
-    band = sheet.band(TALL, scale_of([*numbers, *(mark.value for _, mark in marks)], reward=True))
+    chart = sheet.chart(TALL, scale_of([*numbers, *(mark.value for _, mark in marks)], reward=True))
     for each, percentiles in zip(alarm.compared, bands, strict=True):
-        low, middle, high = ([band.at(each.begins + k, y) for k, y in enumerate(line)] for line in percentiles)
+        low, middle, high = ([chart.at(each.begins + k, y) for k, y in enumerate(line)] for line in percentiles)
         for begin, end in _drawn(percentiles):
             sheet.canvas.tint([*high[begin:end], *reversed(low[begin:end])], ink_of(each), TINT)
             for edge in (low, high):
@@ -172,13 +172,13 @@ def _draw_feature(sheet: Sheet, alarm: _Alarm, column: int) -> None:
         for k, (least, median, most) in enumerate(percentiles.T.tolist()):
             between = f" ({least:.4g} to {most:.4g})" if most - least > 1e-9 * max(abs(median), 1.0) else ""
             sheet.notes[each.begins + k].append(f"{feature.name}, {each.name}: {median:.4g}{between}")
-    points: list[Point] = [band.at(position, y) for position, y in observed.items()]
+    points: list[Point] = [chart.at(position, y) for position, y in observed.items()]
     sheet.canvas.polyline(points, ink=INK, width=2.2)
     for (x, y), (position, number) in zip(points, observed.items(), strict=True):
         sheet.canvas.box((x - 2.5, y - 2.5), (5, 5), fill=INK)
         sheet.notes[position].append(f"{feature.name}, observed: {number:.4g}")
     for label, mark in marks:
-        (left, right), y = (sheet.timeline.left, sheet.timeline.right), band.y(mark.value)
+        (left, right), y = (sheet.time_axis.left, sheet.time_axis.right), chart.y(mark.value)
         sheet.canvas.line((left, y), (right, y), ink=INK, width=1.4, dash="1 3")
         said = f"“{label}” {'below' if mark.below else 'from'} {mark.value:.6g}"
         sheet.canvas.text((right + 8, y + 4), said, size=SMALL, halo=True)
@@ -203,16 +203,16 @@ def _drawn(band: Floats) -> list[tuple[int, int]]:
 def _draw_label(sheet: Sheet, alarm: _Alarm, label: str) -> None:
     """Draw where a label held on the observed path (squares), and on what fraction of each world's paths (lines)."""
     sheet.heading(f"“{label}” holds")
-    band = sheet.band(TALL / 2, Scale(-0.04, 1.04))
+    chart = sheet.chart(TALL / 2, Scale(-0.04, 1.04))
     held = alarm.world.holds(label, np.array([state for state, _ in alarm.evidence.path]))
     for k, holds in enumerate(held.tolist()):
-        if k in sheet.timeline.positions:
-            x, y = band.at(k, float(holds))
+        if k in sheet.time_axis.positions:
+            x, y = chart.at(k, float(holds))
             sheet.canvas.box((x - 3.5, y - 3.5), (7, 7), fill=INK if holds else PAPER, ink=INK)
     for each in alarm.compared:
         shares = [float(alarm.world.holds(label, states).mean()) for states in each.states]
-        shown = [(each.begins + k, y) for k, y in enumerate(shares) if each.begins + k in sheet.timeline.positions]
-        points = [band.at(position, share) for position, share in shown]
+        shown = [(each.begins + k, y) for k, y in enumerate(shares) if each.begins + k in sheet.time_axis.positions]
+        points = [chart.at(position, share) for position, share in shown]
         sheet.canvas.polyline(points, ink=ink_of(each), width=2.2, dash=dash_of(each))
         for position, share in shown:
             sheet.notes[position].append(f"“{label}”, {each.name}: {figure(share, reward=False)}")

@@ -1,7 +1,7 @@
-"""The single time axis of a picture of an alarm. Bands lie below one another, and a step has the same x in each band.
+"""The single time axis of a picture of an alarm. Charts lie below one another, and a step has the same x in each chart.
 
-Each band has its own vertical axis over the range of its values. Steps and times are written once, under the last band.
-Each step is an element that the keyboard reaches, with its numbers.
+Each chart has its own vertical axis over the range of its values. Steps and times are written once, under the last
+chart. Each step is an element that the keyboard reaches, with its numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from monitor.types.stream_events import YEAR_10000
 WIDTH: Final = 760.0
 MARGIN: Final = 20.0
 NUMBERS: Final = 52.0
-"""Width of the numbers and names to the left of the bands, in pixels; `ENDS`: width of the texts at the right."""
+"""Width of the numbers and names to the left of the charts, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
 """Number of steps to which a picture is cut. Steps before the first intervention and after the alarm are left out.
@@ -33,7 +33,7 @@ The steps from the first intervention up to the alarm are always drawn, even if 
 MOST_LINES: Final = 4
 """Largest number of intervals between ticks on the vertical axis."""
 WIDEST: Final = 1.6
-"""A band shows all bounds if lines and bounds together span at most this many times the range of the lines."""
+"""A chart shows all bounds if lines and bounds together span at most this many times the range of the lines."""
 PAD: Final = 0.08
 SMALL: Final = 11.0
 """Size of the type in lanes and of numbers, in pixels."""
@@ -42,7 +42,7 @@ FLAT: Final = 40.0
 """Height of a lane with turned names, in pixels. A name in a cell of at least this width is shortened instead."""
 
 
-class Timeline(msgspec.Struct, frozen=True):
+class TimeAxis(msgspec.Struct, frozen=True):
     """The drawn steps: positions on the path from `first` to `last`, on the pixels from `left` to `right`.
 
     `now`: position of the path's last pair, whose step is `seq`. `ends`: last position with any data, drawn or not.
@@ -83,7 +83,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return f"Only steps {first} to {last} of steps {begin} to {end} are drawn."
 
 
-def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: float = MARGIN + NUMBERS) -> Timeline:
+def time_axis_of(evidence: Evidence, begins: Iterable[int], ends: int, left: float = MARGIN + NUMBERS) -> TimeAxis:
     """Return the axis of an alarm.
 
     Args:
@@ -95,7 +95,7 @@ def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: floa
     now = len(evidence.path) - 1
     last = max(min(ends, max(now, min([*begins, now]) + MOST_STEPS - 1)), now + 1)
     first = max(min([*begins, last - MOST_STEPS + 1]), 0) if last >= MOST_STEPS else 0
-    return Timeline(first, last, now, evidence.seq, ends, left)
+    return TimeAxis(first, last, now, evidence.seq, ends, left)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -123,17 +123,17 @@ def scale_of(lines: Sequence[float], bounds: Sequence[float] = (), *, reward: bo
     return Scale(low, high, clipped) if reward else Scale(max(low, floor), min(high, 1.02), clipped)
 
 
-class Band(msgspec.Struct, frozen=True):
+class Chart(msgspec.Struct, frozen=True):
     """A part of the picture with a vertical axis; `top` and `height` in pixels."""
 
-    timeline: Timeline
+    time_axis: TimeAxis
     scale: Scale
     top: float
     height: float
 
     def at(self, position: float, value: float) -> Point:
         """Return the pixel of a value at a step. A value outside the axis is drawn at its edge."""
-        return self.timeline.x(position), self.y(value)
+        return self.time_axis.x(position), self.y(value)
 
     def y(self, value: float) -> float:
         """Return the y coordinate of a value, in pixels."""
@@ -144,17 +144,17 @@ class Band(msgspec.Struct, frozen=True):
 class Sheet:
     """A picture in progress. `y`: y coordinate of the next part, in pixels; `notes`: position -> texts on this step."""
 
-    def __init__(self, canvas: Canvas, timeline: Timeline, y: float) -> None:
-        self.canvas, self.timeline, self.y = canvas, timeline, y
+    def __init__(self, canvas: Canvas, time_axis: TimeAxis, y: float) -> None:
+        self.canvas, self.time_axis, self.y = canvas, time_axis, y
         self.notes: defaultdict[int, list[str]] = defaultdict(list)
         self._top, self._under = y, canvas.drawn
         self._marks: Sequence[tuple[float, str, Ink]] = ()
 
     def marks(self, named: Sequence[tuple[float, str, Ink]]) -> None:
-        """Write texts over the bands at some positions. Lines through all later bands mark these positions."""
+        """Write texts over the charts at some positions. Lines through all later charts mark these positions."""
         self._marks, self._under = named, self.canvas.drawn
         for position, what, ink in named:
-            x, wide = self.timeline.x(position), width_of(what, 12, bold=True)
+            x, wide = self.time_axis.x(position), width_of(what, 12, bold=True)
             anchor: Anchor = "start" if x + 5 + wide <= WIDTH - MARGIN else "end"
             beside = x + (5 if anchor == "start" else -5)
             self.canvas.text((beside, self.y + 12), what, size=12, ink=ink, bold=True, anchor=anchor, halo=True)
@@ -162,7 +162,7 @@ class Sheet:
         self._top = self.y
 
     def heading(self, text: str, aside: str = "", ink: Ink = INK) -> None:
-        """Write the heading of the next band. `aside`: text to the right of the heading."""
+        """Write the heading of the next chart. `aside`: text to the right of the heading."""
         self.y += 12
         room = WIDTH - 2 * MARGIN - width_of(text, 13, bold=True) - 16
         self.canvas.text((MARGIN, self.y + 13), text, bold=True, ink=ink, halo=True)
@@ -177,37 +177,37 @@ class Sheet:
         """Write a line under a heading."""
         self.y += self.canvas.paragraph((MARGIN, self.y + 11), text, size=12, ink=FAINT, halo=True)
 
-    def band(self, height: float, scale: Scale) -> Band:
-        """Return the next band, with its background and ticks drawn."""
-        timeline, canvas = self.timeline, self.canvas
-        band = Band(timeline, scale, self.y + 6, height)
-        split = timeline.x(timeline.now + 0.5)
-        canvas.box((split, band.top), (timeline.right - split, height), fill=AHEAD)
+    def chart(self, height: float, scale: Scale) -> Chart:
+        """Return the next chart, with its background and ticks drawn."""
+        time_axis, canvas = self.time_axis, self.canvas
+        chart = Chart(time_axis, scale, self.y + 6, height)
+        split = time_axis.x(time_axis.now + 0.5)
+        canvas.box((split, chart.top), (time_axis.right - split, height), fill=AHEAD)
         for value in ticks(scale.low, scale.high, MOST_LINES):
-            y = band.y(value)
-            canvas.line((timeline.left, y), (timeline.right, y), ink=RULE, width=0.8)
-            canvas.text((timeline.left - 6, y + 4), f"{value:.4g}", size=SMALL, ink=FAINT, anchor="end")
-        self.y = band.top + height + 4
-        return band
+            y = chart.y(value)
+            canvas.line((time_axis.left, y), (time_axis.right, y), ink=RULE, width=0.8)
+            canvas.text((time_axis.left - 6, y + 4), f"{value:.4g}", size=SMALL, ink=FAINT, anchor="end")
+        self.y = chart.top + height + 4
+        return chart
 
-    def threshold(self, band: Band, comparison: Comparison | None, bound: float | None) -> None:
-        """Draw a required value over the width of a band, with a tint on the side that misses it."""
+    def threshold(self, chart: Chart, comparison: Comparison | None, bound: float | None) -> None:
+        """Draw a required value over the width of a chart, with a tint on the side that misses it."""
         if bound is None:
             return
-        (left, right), y = (band.timeline.left, band.timeline.right), band.y(bound)
-        missed = band.top + band.height if comparison in (">=", ">") else band.top
+        (left, right), y = (chart.time_axis.left, chart.time_axis.right), chart.y(bound)
+        missed = chart.top + chart.height if comparison in (">=", ">") else chart.top
         self.canvas.tint([(left, y), (right, y), (right, missed), (left, missed)], FIRING, 0.08)
         self.canvas.line((left, y), (right, y), ink=INK, width=1.4, dash="1 3")
 
-    def unknown(self, band: Band, begin: float, end: float, why: str = "") -> None:
-        """Hatch a part of a band, between two positions, for which nothing is known."""
-        left, right = (band.timeline.x(each) for each in (begin, end))
+    def unknown(self, chart: Chart, begin: float, end: float, why: str = "") -> None:
+        """Hatch a part of a chart, between two positions, for which nothing is known."""
+        left, right = (chart.time_axis.x(each) for each in (begin, end))
         if right > left:
-            size = right - left, band.height
-            self.canvas.box((left, band.top), size, fill="url(#blind)", says=why)
+            size = right - left, chart.height
+            self.canvas.box((left, chart.top), size, fill="url(#blind)", says=why)
             if why:
                 self.canvas.text(
-                    (left + 8, band.top + 18), why, size=12, ink=FAINT, halo=True, room=WIDTH - MARGIN - left
+                    (left + 8, chart.top + 18), why, size=12, ink=FAINT, halo=True, room=WIDTH - MARGIN - left
                 )
 
     def lane(self, name: str, texts: Mapping[int, str], ink: Ink = INK) -> None:
@@ -215,22 +215,22 @@ class Sheet:
 
         A word that is still too long loses its middle; the step's notes have the whole word.
         """
-        timeline, canvas = self.timeline, self.canvas
-        drawn = [(position, texts[position]) for position in timeline.positions if position in texts]
+        time_axis, canvas = self.time_axis, self.canvas
+        drawn = [(position, texts[position]) for position in time_axis.positions if position in texts]
         neighbours = groupby(enumerate(drawn), key=lambda each: (each[1][1], each[1][0] - each[0]))
         runs = [[pair for _, pair in run] for _, run in neighbours]
         if not runs:
             return
-        rooms = [len(run) * timeline.cell - 1 for run in runs]
+        rooms = [len(run) * time_axis.cell - 1 for run in runs]
         fits = [room >= min(width_of(run[0][1], SMALL) + 4, FLAT) for run, room in zip(runs, rooms, strict=True)]
         tall = [width_of(run[0][1], SMALL) + 6 for run, flat in zip(runs, fits, strict=True) if not flat]
         height = min(max(tall, default=18.0), TALLEST)
         middle = self.y + height / 2 + 4
         canvas.text(
-            (timeline.left - 6, middle), name, size=SMALL, ink=FAINT, anchor="end", room=timeline.left - MARGIN - 6
+            (time_axis.left - 6, middle), name, size=SMALL, ink=FAINT, anchor="end", room=time_axis.left - MARGIN - 6
         )
         for run, flat in zip(runs, fits, strict=True):
-            left, right = timeline.x(run[0][0] - 0.5), timeline.x(run[-1][0] + 0.5)
+            left, right = time_axis.x(run[0][0] - 0.5), time_axis.x(run[-1][0] + 0.5)
             canvas.box((left + 0.5, self.y), (right - left - 1, height), fill=PAPER, ink=RULE, width=0.8)
             x, text = (left + right) / 2, run[0][1]
             if flat:
@@ -245,28 +245,28 @@ class Sheet:
 
         Call this once, at the end.
         """
-        timeline, canvas = self.timeline, self.canvas
+        time_axis, canvas = self.time_axis, self.canvas
         bottom = self.y + 2
-        canvas.line((timeline.left, bottom), (timeline.right, bottom), ink=FAINT)
+        canvas.line((time_axis.left, bottom), (time_axis.right, bottom), ink=FAINT)
         with canvas.under(self._under):
             for n, (position, _, ink) in enumerate(self._marks):
-                x = timeline.x(position)
+                x = time_axis.x(position)
                 top = self._top - 17 * (len(self._marks) - n) + 2
                 canvas.line((x, top), (x, bottom), ink=ink, width=1.2, dash="3 3")
-        low, high = timeline.step(timeline.first), timeline.step(timeline.last)
-        most = max(int((timeline.right - timeline.left) / 34), 2)
+        low, high = time_axis.step(time_axis.first), time_axis.step(time_axis.last)
+        most = max(int((time_axis.right - time_axis.left) / 34), 2)
         for step in map(int, ticks(low, high, most, least=1)):
-            x = timeline.x(timeline.first + step - low)
+            x = time_axis.x(time_axis.first + step - low)
             canvas.line((x, bottom), (x, bottom + 4), ink=FAINT)
             canvas.text((x, bottom + 16), str(step), size=12, anchor="middle")
-        canvas.text((timeline.left - 6, bottom + 16), "step", size=12, ink=FAINT, anchor="end")
-        canvas.text((timeline.right + 8, bottom + 16), "grey: forecast", size=SMALL, ink=FAINT)
+        canvas.text((time_axis.left - 6, bottom + 16), "step", size=12, ink=FAINT, anchor="end")
+        canvas.text((time_axis.right + 8, bottom + 16), "grey: forecast", size=SMALL, ink=FAINT)
         self.y = bottom + 20
         for step, seconds, what in (
             (evidence.first_seq, evidence.since, "missed since"),
             (evidence.seq, evidence.time, "fired at"),
         ):
-            x, at, last = timeline.x(timeline.now + step - timeline.seq), clock(seconds), step == evidence.seq
+            x, at, last = time_axis.x(time_axis.now + step - time_axis.seq), clock(seconds), step == evidence.seq
             text = f"{what} {at}" if what == "fired at" or not last else ""
             wide = width_of(text, SMALL)
             if at and text and (last or x - wide > MARGIN):
@@ -275,13 +275,13 @@ class Sheet:
                     (x + (4 if anchor == "start" else 0), self.y + 12), text, size=SMALL, ink=FAINT, anchor=anchor
                 )
         self.y += 18
-        if timeline.cut:
-            self.words(timeline.cut)
-        for position in timeline.positions:
+        if time_axis.cut:
+            self.words(time_axis.cut)
+        for position in time_axis.positions:
             if position in self.notes:
-                lines = [f"Step {timeline.step(position)}", *self.notes[position]]
-                corner = timeline.x(position - 0.5), self._top
-                canvas.reading(corner, (timeline.cell, bottom - self._top), lines, (MARGIN, bottom + 24))
+                lines = [f"Step {time_axis.step(position)}", *self.notes[position]]
+                corner = time_axis.x(position - 0.5), self._top
+                canvas.reading(corner, (time_axis.cell, bottom - self._top), lines, (MARGIN, bottom + 24))
 
 
 def clock(seconds: float, *, day: bool = False) -> str:

@@ -17,7 +17,7 @@ from monitor.policy.table import ROW_SUM_TOLERANCE, PolicyTable
 __all__ = ["Controller", "Policy", "Reader", "TableReader", "as_reader", "is_hidden"]
 
 Sees = Literal["observation", "state"]
-Takeover = Literal["shadow", "reset"]
+MemoryMode = Literal["shadow", "reset"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Controller:
 
     choice: object
     next: object
-    memory: Takeover = "shadow"
+    memory: MemoryMode = "shadow"
     sees: Sees = "observation"
 
 
@@ -154,8 +154,8 @@ def as_reader(value: object, model: MDP) -> Reader:
     if isinstance(value, Reader):
         return value
     if isinstance(value, Controller):
-        if value.memory not in get_args(Takeover):
-            raise PolicyError(f"memory {value.memory!r}: use {', '.join(get_args(Takeover))}")
+        if value.memory not in get_args(MemoryMode):
+            raise PolicyError(f"memory {value.memory!r}: use {', '.join(get_args(MemoryMode))}")
         width = _width(value.sees, model)
         following = _numbers(value.next, "next")
         if following.ndim != 2 or following.shape[1] != width or following.dtype.kind not in "iu":

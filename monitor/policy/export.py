@@ -5,21 +5,19 @@ Equal numbers give equal bytes. Writing needs the `onnx` package (the extra `exp
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import yaml
 
+from monitor.arrays import Reals
 from monitor.errors import PolicyError, to_install
 from monitor.policy.manifest import AnyManifest
 
 _OPSET, _IR_VERSION = 17, 8  # from 2022; every allowed onnxruntime reads them
 
-Scores = npt.NDArray[np.floating[Any]]
 
-
-def table_onnx(scores: Scores, kind: Literal["index", "one_hot"], output: str = "scores") -> bytes:
+def table_onnx(scores: Reals, kind: Literal["index", "one_hot"], output: str = "scores") -> bytes:
     """Return the ONNX bytes of a network that returns row s of `scores` [S, A] (stored as 32-bit floats).
 
     Input `state`: [batch] int64 for `index`, [batch, S] float32 for `one_hot`. Output `output`: [batch, A] float32.
@@ -34,7 +32,7 @@ def table_onnx(scores: Scores, kind: Literal["index", "one_hot"], output: str = 
     return _model([("MatMul", ["state", "table"])], ("state", "FLOAT", ["batch", states]), result, weights)
 
 
-def perceptron_onnx(layers: tuple[tuple[Scores, Scores], tuple[Scores, Scores]], output: str = "scores") -> bytes:
+def perceptron_onnx(layers: tuple[tuple[Reals, Reals], tuple[Reals, Reals]], output: str = "scores") -> bytes:
     """Return tanh(x W1 + b1) W2 + b2 as ONNX bytes; `layers` = ((W1 [D, H], b1 [H]), (W2 [H, A], b2 [A])).
 
     Input `observation`: [batch, D] float32. Output `output`: [batch, A] float32.
@@ -58,7 +56,7 @@ def _model(
     operators: list[tuple[str, list[str]]],
     given: tuple[str, str, list[str | int]],
     result: tuple[str, int],
-    weights: dict[str, Scores],
+    weights: dict[str, Reals],
 ) -> bytes:
     """Return the ONNX bytes of a chain of operators.
 

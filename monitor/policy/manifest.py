@@ -124,7 +124,7 @@ class ControllerManifest(_Strict):
     _file_inside = field_validator("file")(inside)
 
 
-class State(_Strict):
+class MemoryTensor(_Strict):
     """One tensor of the memory of a recurrent network."""
 
     input: _Text
@@ -141,7 +141,7 @@ class RecurrentManifest(NetworkManifest):
 
     kind: Literal["recurrent"]
     """Only for a recurrent network, and required there."""
-    states: Annotated[tuple[State, ...], Field(min_length=1, max_length=64)]
+    states: Annotated[tuple[MemoryTensor, ...], Field(min_length=1, max_length=64)]
     """For a recurrent network: the tensors of its memory, such as the hidden state and the cell state of an LSTM."""
     memory: Literal["shadow", "reset"] = "shadow"
     """For a recurrent network: its memory when it takes over. `shadow`: the memory after reading all earlier inputs.

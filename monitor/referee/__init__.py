@@ -29,12 +29,13 @@ from monitor.referee.basis import rests_on
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.hidden import beliefs, derive_hidden
-from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
+from monitor.referee.inputs import check_acted, check_models, checked_path, named_actions
 from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Derivation
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
 from monitor.types.specs import BandSettings, RequestedModel
+from monitor.types.stream_events import PathPairs
 from monitor.types.verdicts import Verdict
 
 __all__ = ["TOO_LARGE", "beliefs", "derive"]
@@ -105,7 +106,7 @@ def derive(
     tables = {name: as_table(policy, model) for name, policy in policies.items()}
     check_models(others, model)
     actions = named_actions(formula, text, model, tables, others)
-    pairs = checked_path(cast("Path", path), model, terminated=terminated)
+    pairs = checked_path(cast("PathPairs", path), model, terminated=terminated)
     check_acted(acted, len(pairs), tables)
     last = pairs[-1][0]
     setting = Setting({MAIN: model, **others}, tables, last if terminated else None)

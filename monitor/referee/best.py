@@ -75,7 +75,7 @@ class Track:
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class Position:
     """Common description of the nodes of all states at one position. Beyond the path the position is `Track.held`.
 
     `values`: [S] the values of the nodes, nan if not yet known. There is one object for each description.
@@ -98,11 +98,11 @@ class Option(NamedTuple):
     """
 
     row: Row | None
-    ahead: float | Place
+    ahead: float | Position
     earns: bool = False
 
 
-class Node(NamedTuple):
+class NodeOptions(NamedTuple):
     """The options of a node: the unchanged decision as a mixture (if allowed), and single actions."""
 
     kept: Sequence[tuple[float, Option]]
@@ -129,10 +129,10 @@ class Deciding:
             frozenset(name for name, where in names if where[state]) for state in range(setting.main.states)
         ]
         self._tracks: dict[Frame, Track] = {}
-        self._places: dict[tuple[object, ...], Place] = {}
+        self._places: dict[tuple[object, ...], Position] = {}
         self._afters: dict[tuple[PathResidual, frozenset[str]], Residual] = {}
         self._rows: dict[tuple[Track, int, int, int, str], Row] = {}
-        self._picks: dict[tuple[Place, int], int] = {}
+        self._picks: dict[tuple[Position, int], int] = {}
         self._read = 0
 
     def measure(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> float:
@@ -177,24 +177,24 @@ class Deciding:
             self._tracks[frame] = Track(tuple(worlds), held, prior)
         return self._tracks[frame]
 
-    def _place(self, track: Track, index: int, residual: Residual, mode: Mode, aim: Aim, *, largest: bool) -> Place:
+    def _place(self, track: Track, index: int, residual: Residual, mode: Mode, aim: Aim, *, largest: bool) -> Position:
         """Return the place at a position. If equal nodes have several descriptions, one description is used for all."""
         if index >= track.held:  # no observations here, and mode `few` changes nothing
             index, aim, mode = track.held, "value", UNCHANGED if mode.kind == "few" else mode
         described = track, index, residual, mode if mode.left else UNCHANGED, aim, largest
         if described not in self._places:
-            self._places[described] = Place(*described, np.full(self._setting.main.states, np.nan))
+            self._places[described] = Position(*described, np.full(self._setting.main.states, np.nan))
         return self._places[described]
 
-    def _value_of(self, place: Place, state: int) -> float:
+    def _value_of(self, place: Position, state: int) -> float:
         if isinstance(place.residual, Const):
             return float(place.residual == TRUE)
         self._fill([(place, state)])
         return float(place.values[state])
 
-    def _fill(self, pending: list[tuple[Place, int]]) -> None:
+    def _fill(self, pending: list[tuple[Position, int]]) -> None:
         """Evaluate some nodes, the last one first. Nodes to which they lead are evaluated before them."""
-        opened: dict[tuple[Place, int], Node] = {}
+        opened: dict[tuple[Position, int], NodeOptions] = {}
         while pending:
             place, state = at = pending[-1]
             if not np.isnan(place.values[state]):
@@ -208,28 +208,28 @@ class Deciding:
             else:
                 place.values[state] = _best_of(opened.pop(at), place)
 
-    def _node(self, place: Place, state: int) -> Node:
+    def _node(self, place: Position, state: int) -> NodeOptions:
         """Return the decisions of a node."""
         mode, after = place.mode, self._after(place.residual, state)
         ahead = self._ahead(place, after, mode)
         if mode.kind == "optimal":
-            return Node([(1.0, self._option(place, ahead, state, self._pick(place, state)))], ())
+            return NodeOptions([(1.0, self._option(place, ahead, state, self._pick(place, state)))], ())
         kept: list[tuple[float, Option]] = []
         if mode.kind == "few":
             choices = self._setting.actions(place.track.at(place.position), state)
             kept = [(weight, self._option(place, ahead, state, action)) for action, weight in choices]
         if not mode.left:
-            return Node(kept, ())
+            return NodeOptions(kept, ())
         ahead = self._ahead(place, after, Mode(mode.kind, mode.left - (mode.left < FOREVER)))
-        return Node(kept, [self._option(place, ahead, state, action) for action in self._available(state)])
+        return NodeOptions(kept, [self._option(place, ahead, state, action) for action in self._available(state)])
 
-    def _ahead(self, place: Place, after: Residual, later: Mode) -> float | Place:
+    def _ahead(self, place: Position, after: Residual, later: Mode) -> float | Position:
         """Return the value after the step from a node, or the place that has the values."""
         if isinstance(after, Const):
             return float(after == TRUE)
         return self._place(place.track, place.position + 1, after, later, place.aim, largest=place.largest)
 
-    def _option(self, place: Place, ahead: float | Place, state: int, action: int) -> Option:
+    def _option(self, place: Position, ahead: float | Position, state: int, action: int) -> Option:
         self._read += 1
         if self._read > BEST_LIMIT:
             raise LimitError(
@@ -241,7 +241,7 @@ class Deciding:
             return Option(None, ahead)
         return Option(self._row(place, state, action), ahead, earns)
 
-    def _row(self, place: Place, state: int, action: int) -> Row:
+    def _row(self, place: Position, state: int, action: int) -> Row:
         """Return the row of an action in a node, computed once for all places of its position on the path."""
         causal_model = "gumbel" if place.aim == "value" else self._causal_model
         key = place.track, min(place.position, len(place.track.worlds) - 1), state, action, causal_model
@@ -261,7 +261,7 @@ class Deciding:
             self._afters[key] = expand(residual, lambda atom: isinstance(atom, Label) and atom.name in key[1])
         return self._afters[key]
 
-    def _pick(self, place: Place, state: int) -> int:
+    def _pick(self, place: Position, state: int) -> int:
         """Return the optimal policy's action in a node, that is, the best action without any observation."""
         track = place.track.prior or place.track
         free = Mode("free", FOREVER)
@@ -277,17 +277,17 @@ class Deciding:
         return self._picks[prior, state]
 
 
-def _missing(options: Iterable[Option]) -> list[tuple[Place, int]]:
+def _missing(options: Iterable[Option]) -> list[tuple[Position, int]]:
     """Return the nodes without a value to which the options lead."""
     missing = []
     for option in options:
-        if option.row is not None and isinstance(option.ahead, Place):
+        if option.row is not None and isinstance(option.ahead, Position):
             successors = option.row.successors
             missing += [(option.ahead, k) for k in successors[np.isnan(option.ahead.values[successors])].tolist()]
     return missing
 
 
-def _best_of(node: Node, place: Place) -> float:
+def _best_of(node: NodeOptions, place: Position) -> float:
     """Return the value of a node whose options are known."""
     worths = [_worth(option, place.aim) for option in node.tried]
     if node.kept:
@@ -301,7 +301,7 @@ def _worth(option: Option, aim: Aim) -> float:
         assert isinstance(option.ahead, float)
         return option.ahead
     successors = option.row.successors
-    if isinstance(option.ahead, Place):
+    if isinstance(option.ahead, Position):
         ahead = option.ahead.values[successors]
     else:
         ahead = np.full(len(successors), option.ahead)

@@ -40,9 +40,8 @@ from monitor.referee.transition import Aim
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import MAIN, Frame, Setting
 from monitor.types.specs import CausalModel
-from monitor.types.verdicts import NO_EXTREMES
+from monitor.types.verdicts import NO_EXTREMES, Band
 
-Band = tuple[float, float]
 KNOWN = ("elsewhere", "unseen_end")
 """Labels of the states at which the recordings end."""
 

@@ -26,9 +26,9 @@ from monitor.referee.intervals import Box, box_of, extreme, least_probability
 from monitor.referee.residual import FALSE, TRUE, Residual, collect, expand, labels, nested
 from monitor.referee.unroll import LIMIT
 from monitor.referee.world import MAIN, Frame, Moment, Setting, World, intervene, position
+from monitor.types.verdicts import Band
 
-Band = tuple[float, float]
-Node = tuple[Residual, int]
+BoxNode = tuple[Residual, int]
 """Residual and state, at an offset."""
 MOST_LABELS = 8
 """If a formula has more labels, a residual in `elsewhere` is not examined, and it may be decided either way."""
@@ -50,7 +50,7 @@ class ActionBranch:
     rewards: Mapping[int, Band]
 
 
-Layer = Mapping[Node, list[ActionBranch]]
+BoxLayer = Mapping[BoxNode, list[ActionBranch]]
 """Nodes of one offset."""
 
 
@@ -111,19 +111,19 @@ class Guaranteed:
         _, start = position(goal.world.offset, len(frame.steps))
         world = intervene(frame, start, change, self._actions[change.name] if change.kind == "action" else None)
         measure, model = goal.measure, world.now.model
-        root: Node = (measure.path if isinstance(measure, Probability) else measure, frame.steps[start].state)
-        layers: list[Layer] = []
+        root: BoxNode = (measure.path if isinstance(measure, Probability) else measure, frame.steps[start].state)
+        layers: list[BoxLayer] = []
         wanted = {root}
         while wanted:
             layers.append({node: self._branches(world, node) for node in wanted})
             wanted, world = self._following(layers[-1], model), world.later()
-        known: dict[Node, Band] = {}
+        known: dict[BoxNode, Band] = {}
         for layer in reversed(layers):
             known = {node: self._value(branches, known, model) for node, branches in layer.items()}
         low, high = self._ahead(*root, known, model)
         return (low, high) if isinstance(measure, Reward) else (max(low, 0.0), min(high, 1.0))
 
-    def _branches(self, world: World, node: Node) -> list[ActionBranch]:
+    def _branches(self, world: World, node: BoxNode) -> list[ActionBranch]:
         residual, state = node
         rewarded = isinstance(residual, Reward) and residual.low == 0
         after = collect(residual) if isinstance(residual, Reward) else expand(residual, self._truth_in(state))
@@ -179,7 +179,7 @@ class Guaranteed:
             self._extremes[model] = min(0.0, float(earned.min())), max(0.0, float(earned.max()))
         return self._extremes[model]
 
-    def _following(self, layer: Layer, model: str) -> set[Node]:
+    def _following(self, layer: BoxLayer, model: str) -> set[BoxNode]:
         """Return the successors of a layer to evaluate: their residual is undecided, their state not `elsewhere`."""
         unknown = self._elsewhere(model)
         return {
@@ -195,7 +195,7 @@ class Guaranteed:
         counts = self._setting.models[model].counts or self._setting.main.counts
         return None if counts is None else counts.elsewhere
 
-    def _value(self, branches: list[ActionBranch], known: Mapping[Node, Band], model: str) -> Band:
+    def _value(self, branches: list[ActionBranch], known: Mapping[BoxNode, Band], model: str) -> Band:
         """Return the band of a node, given the bands of its successor nodes."""
         ends = [0.0, 0.0]
         for branch in branches:
@@ -206,7 +206,7 @@ class Guaranteed:
                 ends[side] += branch.weight * mean
         return ends[0], ends[1]
 
-    def _ahead(self, residual: Residual, state: int, known: Mapping[Node, Band], model: str) -> Band:
+    def _ahead(self, residual: Residual, state: int, known: Mapping[BoxNode, Band], model: str) -> Band:
         """Return the band of a residual in a state; `known`: the bands of the nodes at this offset."""
         if isinstance(residual, Const):
             return (float(residual == TRUE),) * 2

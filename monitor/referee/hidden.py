@@ -21,12 +21,12 @@ from monitor.logic.traversal import goals, subformulas
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, as_reader
 from monitor.referee.extremes import Extremes
-from monitor.referee.hidden_path import Belief, Minds, Place, Seen, Watched
+from monitor.referee.hidden_path import Belief, HiddenPath, Minds, Place
 from monitor.referee.hidden_values import HiddenUnroll
 from monitor.referee.inputs import check_acted, check_models, named_actions
 from monitor.referee.verdict import Derivation
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
-from monitor.types.stream_events import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
 from monitor.types.verdicts import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Recourse, Verdict
 
 ROUNDING = 1e-9
@@ -54,7 +54,7 @@ def derive_hidden(
     check_acted(acted, len(pairs), policies)
     acted = acted or ["nominal"] * len(pairs)
     _check_memory(acted, minds)
-    watched = Watched(minds, pairs, acted, before)
+    watched = HiddenPath(minds, pairs, acted, before)
     every = {MAIN: model, **models}
     derivation = Derivation(
         HiddenUnroll(watched, every, actions, terminated=terminated),
@@ -96,7 +96,7 @@ def beliefs(
     """
     minds = _minds(model, policies)
     pairs, before = _checked_path(path, minds)
-    watched = Watched(minds, pairs, acted or ["nominal"] * len(pairs), before)
+    watched = HiddenPath(minds, pairs, acted or ["nominal"] * len(pairs), before)
     return [minds.plain(watched.prior(k)) for k in range(len(pairs))]
 
 
@@ -147,7 +147,7 @@ def _check_memory(acted: Sequence[str], minds: Minds) -> None:
         raise PathError("several policies acted, and one of them remembers: what it remembers then is not known")
 
 
-def _checked_path(path: Sequence[Sequence[object]], minds: Minds) -> tuple[list[Seen], Belief]:
+def _checked_path(path: Sequence[Sequence[object]], minds: Minds) -> tuple[list[ObservedPair], Belief]:
     """Return the pairs as plain numbers, and the belief before the first one."""
     model = minds.model
     what, most = ("state", model.states) if model.emissions is None else ("observation", model.emissions.signals)
@@ -156,7 +156,7 @@ def _checked_path(path: Sequence[Sequence[object]], minds: Minds) -> tuple[list[
     first, *others = path
     if len(first) not in (2, 3) or any(len(pair) != 2 for pair in others):
         raise PathError(f"a pair ({what}, action) has two elements; the first may have the belief before it as a third")
-    pairs: list[Seen] = []
+    pairs: list[ObservedPair] = []
     for n, pair in enumerate(path):
         seen, action = (_number(each, n) for each in pair[:2])
         if seen is None and model.emissions is None:
@@ -199,7 +199,7 @@ def _belief(given: object, minds: Minds) -> dict[Place, float]:
     return {minds.place(int(place), rest): weight for (place, *rest), weight in zip(keys, weights, strict=True)}
 
 
-def _frame(pairs: Sequence[Seen], acted: Sequence[str]) -> Frame:
+def _frame(pairs: Sequence[ObservedPair], acted: Sequence[str]) -> Frame:
     """Return the frame of the path. It has no states, because states are in the places of `hidden_path`."""
     steps = tuple(
         Step(0, action, Moment(policy, MAIN, ended=False)) for (_, action), policy in zip(pairs, acted, strict=True)

@@ -24,13 +24,10 @@ from typing import NamedTuple
 from monitor.errors import LimitError, PathError
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
-from monitor.types.stream_events import UNKNOWN_POLICY
+from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
 
 LIMIT = 1_000_000
 """Largest number of places reached, counted along the path."""
-
-Seen = tuple[int | None, int | None]
-"""An observation (or the state, if states are observed) and an action; None if unknown."""
 
 
 class Place(NamedTuple):
@@ -127,7 +124,7 @@ class Minds:
 
 
 @dataclass(frozen=True)
-class Watched:
+class HiddenPath:
     """A path of observations, and its possible true paths.
 
     `acted`: the policy that acted at each pair. `before`: the belief before the first pair. Raises PathError if no true
@@ -135,7 +132,7 @@ class Watched:
     """
 
     minds: Minds
-    pairs: Sequence[Seen]
+    pairs: Sequence[ObservedPair]
     acted: Sequence[str]
     before: Belief
 

@@ -7,7 +7,7 @@
    Each term is a probability times a mean. The probability is that of the observation, the action and the next true
    state. The mean is over the counterfactual observation, action and next state with the same noise. Each of these
    three has the closed form of `row.py`.
-3. The value of a residual that is true is the probability of the later observations (`Watched.ahead`), because these
+3. The value of a residual that is true is the probability of the later observations (`HiddenPath.ahead`), because these
    still influence the probability of a place. A reward is weighted in the same way.
 4. If no other policy is in force, the observed action is taken in the true state, even if the policy would not take
    it. This requires that the policy's counterfactual memory equals its true memory.
@@ -31,7 +31,7 @@ from monitor.errors import LimitError
 from monitor.logic.syntax import Const, Goal, InterventionRef, Label, Probability, Reward
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
-from monitor.referee.hidden_path import Happening, Place, Watched
+from monitor.referee.hidden_path import Happening, HiddenPath, Place
 from monitor.referee.residual import TRUE, Residual, collect, expand
 from monitor.referee.row import counterfactual
 from monitor.referee.transition import Aim
@@ -86,7 +86,7 @@ class HiddenUnroll:
     """
 
     def __init__(
-        self, watched: Watched, models: Mapping[str, MDP], actions: Mapping[str, int], *, terminated: bool
+        self, watched: HiddenPath, models: Mapping[str, MDP], actions: Mapping[str, int], *, terminated: bool
     ) -> None:
         self._watched, self._minds, self._models, self._actions = watched, watched.minds, models, actions
         self._terminated, self._last = terminated, len(watched.pairs) - 1

@@ -19,15 +19,13 @@ from monitor.logic.parser import error_at
 from monitor.logic.syntax import Formula, Goal, Label, Regret
 from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
-from monitor.types.stream_events import UNKNOWN_POLICY
-
-Path = Sequence[tuple[int, int | None]]
+from monitor.types.stream_events import UNKNOWN_POLICY, PathPairs
 
 NUMERAL: Final = re.compile("[-+]?([0-9]{1,40}[.]?[0-9]{0,40}|[.][0-9]{1,40})([eE][-+]?[0-9]{1,3})?")
 """A name of an action, or the action of `do(..)`, that is a number."""
 
 
-def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int, int | None]]:
+def checked_path(path: PathPairs, model: MDP, *, terminated: bool) -> list[tuple[int, int | None]]:
     """Return the path as plain numbers.
 
     Raises:

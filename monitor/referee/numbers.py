@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any, NamedTuple, assert_never
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import LimitError
 from monitor.logic.syntax import (
     NOMINAL,
@@ -36,10 +36,6 @@ from monitor.logic.syntax import (
 from monitor.logic.traversal import handover_goal
 from monitor.referee.basis import is_counted
 from monitor.referee.inputs import action_meant
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 MOST = 100_000_000
 """Largest number of numbers in the paths of one quantity."""

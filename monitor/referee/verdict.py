@@ -38,9 +38,8 @@ from monitor.referee.recourse import Examiner
 from monitor.referee.transition import Aim
 from monitor.referee.world import Frame, position
 from monitor.types.specs import CausalModel
-from monitor.types.verdicts import UNRECORDED, Bands, Outcome, Quantity, RestsOn, Verdict
+from monitor.types.verdicts import UNRECORDED, Band, Bands, Outcome, Quantity, RestsOn, Verdict
 
-Band = tuple[float, float]
 NO_GUARANTEE = (
     "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "
     "episode has ended in a state that is not absorbing in the model"

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from monitor.arrays import Floats
 from monitor.errors import LimitError, MonitorError
 from monitor.logic.syntax import Goal, Probability
-from monitor.referee.numbers import Floats, Given, outcomes
+from monitor.referee.numbers import Given, outcomes
+from monitor.types.verdicts import Band
 
 ERRORS = 3
 """Number of standard errors by which the sampled value under a fit may be wrong."""
-
-Band = tuple[float, float]
 
 
 class CredibleBands(NamedTuple):

@@ -18,9 +18,19 @@ from monitor.sampled.simulator import Simulator, VectorSimulator
 from monitor.types.stream_events import State
 from monitor.worlds import Abduction, CheckedWorld, Moment
 
-__all__ = ["Given", "Keys", "Pair", "ParticleDynamics", "RowDynamics", "State", "WorldDynamics", "dynamics_of", "same"]
+__all__ = [
+    "AnyPair",
+    "Given",
+    "Keys",
+    "ParticleDynamics",
+    "RowDynamics",
+    "State",
+    "WorldDynamics",
+    "dynamics_of",
+    "same",
+]
 
-Pair = tuple[int, int | None] | Moment
+AnyPair = tuple[int, int | None] | Moment
 """A state and the action taken in it (None if it is not yet taken)."""
 Given = Any
 """Information about the noise of a step; each kind of dynamics has a separate type."""
@@ -53,7 +63,7 @@ class ParticleDynamics(Protocol):
         """Return the rewards R(s, a, s') [n]."""
         ...
 
-    def given(self, pair: Pair, successor: State | None) -> Given:
+    def given(self, pair: AnyPair, successor: State | None) -> Given:
         """Return the information that an observed step gives about its noise; `successor`: None if unknown.
 
         Raises PathError if the step is impossible.
@@ -93,7 +103,7 @@ class RowDynamics:
         self.rows, self._observed = rows, observed or rows
         self.labels, self.holds, self.rewards = rows.labels, rows.holds, rows.rewards
 
-    def given(self, pair: Pair, successor: State | None) -> ObservedRow:
+    def given(self, pair: AnyPair, successor: State | None) -> ObservedRow:
         """Return the observed row and its outcome. Raises PathError if the model gives the outcome probability 0."""
         if successor is None:
             return NOTHING
@@ -160,7 +170,7 @@ class WorldDynamics:
         self.labels, self.holds, self.rewards = world.labels, world.holds, world.rewards
         self._components = np.arange(world.noise)
 
-    def given(self, pair: Pair, successor: State | None) -> _Known:
+    def given(self, pair: AnyPair, successor: State | None) -> _Known:
         """Return the inputs and the noise of a step. Raises PathError if no noise explains it."""
         assert isinstance(pair, Moment)
         if successor is None:

@@ -19,7 +19,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions, sees_inputs
-from monitor.sampled.dynamics import Given, Keys, Pair, ParticleDynamics, State, same
+from monitor.sampled.dynamics import AnyPair, Given, Keys, ParticleDynamics, State, same
 from monitor.sampled.noise import ACTION, NOTHING, ObservedRow, ParticleRows, race
 from monitor.worlds import Moment, with_inputs
 
@@ -68,7 +68,7 @@ class SampledWorld:
         return since < 0 or (self.nominal_from is not None and since >= self.nominal_from)
 
 
-def decided_at(policy: Decisions, pair: Pair) -> Ints | Floats:
+def decided_at(policy: Decisions, pair: AnyPair) -> Ints | Floats:
     """Return the choice of a policy in the state of an observed pair: an action [1], or a distribution [1, A]."""
     here = np.asarray(pair[0])[np.newaxis]
     return policy.decide(with_inputs(here, pair.inputs) if sees_inputs(policy) and isinstance(pair, Moment) else here)
@@ -209,14 +209,14 @@ class Ensemble:
         """Keys of the noise of the undecided particles at the current step."""
         return Keys(self._seed, self._first + self.offset, self._noise)
 
-    def observe(self, pair: Pair, successor: State) -> bool:
+    def observe(self, pair: AnyPair, successor: State) -> bool:
         """Advance by one observed transition, with noise from its posterior.
 
         Return False, and change nothing, if this needs noise and the particles are not apart.
         """
         return self._step(pair, self._world.dynamics.given(pair, successor), None)
 
-    def outcomes(self, last: Pair, ended: State | None) -> Floats | None:
+    def outcomes(self, last: AnyPair, ended: State | None) -> Floats | None:
         """Return the outcome [n] of each particle: 0 or 1, or the reward collected. The ensemble is not advanced.
 
         Return None if this needs noise and the particles are not apart.
@@ -228,7 +228,7 @@ class Ensemble:
         ahead = self._decided(last, ended)
         return None if ahead is None else ahead._values  # noqa: SLF001 - of this class
 
-    def left(self, last: Pair, ended: State | None) -> Bools:
+    def left(self, last: AnyPair, ended: State | None) -> Bools:
         """Return which particles [n] make a move without recorded data before they are decided.
 
         The particles must be `watched` and apart. The arguments are those of `outcomes`.
@@ -238,20 +238,20 @@ class Ensemble:
         assert ahead._left is not None, "they are watched"  # noqa: SLF001 - of this class
         return ahead._left  # noqa: SLF001 - of this class
 
-    def _decided(self, last: Pair, ended: State | None) -> Ensemble | None:
+    def _decided(self, last: AnyPair, ended: State | None) -> Ensemble | None:
         """Return a copy in which every particle is decided; None if this needs noise and particles are not apart."""
         ahead = self.copied()
         for _ in ahead.follow(last, ended):
             pass
         return None if len(ahead._open) else ahead  # noqa: SLF001 - of this class
 
-    def follow(self, last: Pair, ended: State | None) -> Iterator[Given]:
+    def follow(self, last: AnyPair, ended: State | None) -> Iterator[Given]:
         """Advance from the last observed pair on until all particles are decided.
 
         Before each step, yield the information about the step. Stop early if a step needs noise and the particles are
         not apart. The arguments are those of `outcomes`.
         """
-        pair: Pair | None = last
+        pair: AnyPair | None = last
         given = self._world.dynamics.given(last, None)
         while len(self._open):
             yield given
@@ -259,7 +259,7 @@ class Ensemble:
                 return
             pair, given = None, self._world.dynamics.beyond(given)
 
-    def _step(self, pair: Pair | None, given: Given, ended: State | None) -> bool:
+    def _step(self, pair: AnyPair | None, given: Given, ended: State | None) -> bool:
         """Choose the actions of the undecided particles, read their label sets, and draw their next states.
 
         Return False, and change nothing, if this needs noise and the particles are not apart.
@@ -302,7 +302,7 @@ class Ensemble:
         self._states, self._obligations = self._states[kept], obligations[kept]
         return kept
 
-    def _chosen(self, pair: Pair | None, given: Given) -> Ints | None:
+    def _chosen(self, pair: AnyPair | None, given: Given) -> Ints | None:
         """Return the actions [n] at this offset; None if they must be drawn and the particles are not apart.
 
         `pair`: the observed pair, None beyond the path. `given`: the information about the step.
@@ -324,7 +324,7 @@ class Ensemble:
             chosen = self._drawn(chosen, pair)
         return chosen if here is None or taken is None else np.where(here, taken, chosen)
 
-    def _drawn(self, chances: Floats, pair: Pair | None) -> Ints:
+    def _drawn(self, chances: Floats, pair: AnyPair | None) -> Ints:
         """Draw actions from distributions [n, A], given the observed action (docs/semantics.md, section 7)."""
         count, width = chances.shape
         ends = np.arange(1, count + 1) * width

@@ -19,7 +19,7 @@ from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import LimitError
 from monitor.logic import TRUE
 from monitor.logic.syntax import NOMINAL, Goal, Label, Probability, Test, Until
-from monitor.sampled.dynamics import Pair
+from monitor.sampled.dynamics import AnyPair
 from monitor.sampled.ensemble import Ensemble, StepTable, decided_at
 from monitor.sampled.scene import Ending, Scene
 from monitor.worlds import Moment
@@ -61,7 +61,7 @@ class TooLate:
         given: Goal,
         steps: StepTable,
         *,
-        last: Pair,
+        last: AnyPair,
         number: int,
         seed: int,
         terminated: bool,
@@ -139,7 +139,7 @@ class TooLate:
                 break
         return least, most
 
-    def _truths(self, offset: int, states: AnyArray, numbers: Ints, last: Pair) -> Ints:
+    def _truths(self, offset: int, states: AnyArray, numbers: Ints, last: AnyPair) -> Ints:
         """Return for each of n states 1 if the other policy meets the goal, -1 if it misses it, 0 if undecided."""
         truths, sums, done = np.zeros(len(states), dtype=np.int64), np.zeros(len(states)), 0
         for look in LOOKS:
@@ -155,7 +155,7 @@ class TooLate:
             done = look
         return truths
 
-    def _pair(self, offset: int, inputs: tuple[float, ...]) -> Pair:
+    def _pair(self, offset: int, inputs: tuple[float, ...]) -> AnyPair:
         """Return the pair at which the other policy takes over: the last pair; at later offsets, only its inputs."""
         return self._last if offset == 0 else Moment((), None, inputs)
 

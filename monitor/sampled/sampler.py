@@ -13,12 +13,12 @@ from monitor.arrays import Bools, Floats
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Goal, InterventionRef, Measure
 from monitor.logic.traversal import handover_goal
-from monitor.sampled.dynamics import Pair
+from monitor.sampled.dynamics import AnyPair
 from monitor.sampled.ensemble import Ensemble, StepTable
 from monitor.sampled.handover import TooLate
 from monitor.sampled.scene import Ending, Scene
 
-Path = Sequence[Pair]
+AnyPath = Sequence[AnyPair]
 
 PARTICLES = 1 << 32
 """Upper limit of the numbers of particles."""
@@ -44,7 +44,7 @@ class Sampler:
     def question(
         self,
         goal: Goal,
-        path: Path,
+        path: AnyPath,
         *,
         first_seq: int = 0,
         terminated: bool = False,
@@ -107,7 +107,7 @@ class Sampler:
     def outcomes(
         self,
         goal: Goal,
-        path: Path,
+        path: AnyPath,
         particles: range,
         *,
         first_seq: int = 0,
@@ -174,7 +174,7 @@ class _SampledWorld:
         sampler: Sampler,
         measure: Measure,
         change: InterventionRef,
-        path: list[Pair],
+        path: list[AnyPair],
         first: int,
         *,
         terminated: bool,

@@ -25,12 +25,12 @@ WEIGHT: Final = 0.1
 """Weight of the newest batch in the running average of the work per step."""
 
 
-class Rate:
+class EventRate:
     """Events per second, exponentially averaged over `MEMORY` seconds. NaN until an event was counted.
 
     `idle`: seconds without an event that are assumed before the first event, so that one early event is no high rate.
 
-    >>> rate = Rate()
+    >>> rate = EventRate()
     >>> for _ in range(600):
     ...     rate.count(20, seconds=0.1)
     >>> round(rate.value)
@@ -57,7 +57,7 @@ class OverloadDetector:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._coming, self._going = Rate(idle=MEMORY), Rate()
+        self._coming, self._going = EventRate(idle=MEMORY), EventRate()
         self._last: tuple[float, float] | None = None
         self._busy = False
         self._usual = 0.0

@@ -26,7 +26,7 @@ def bin_of(forecast: float) -> int:
     return min(int(forecast * BINS), BINS - 1)
 
 
-class Point(msgspec.Struct, frozen=True):
+class ReliabilityBin(msgspec.Struct, frozen=True):
     """One nonempty bin of a reliability diagram.
 
     `low`, `high`: the ends of the bin. `forecast`: mean of the forecasts in the bin. `frequency`: fraction of these
@@ -108,7 +108,7 @@ class CalibrationCounts:
         self._expected += other.expected
         self.dropped += other.dropped
 
-    def reliability(self, alpha: float = 0.05) -> list[Point]:
+    def reliability(self, alpha: float = 0.05) -> list[ReliabilityBin]:
         """Return the points of the reliability diagram, lowest forecasts first; empty bins are left out.
 
         Each single interval has level 1 - `alpha`, for one look. The forecasts of a bin differ slightly, so the number
@@ -116,7 +116,9 @@ class CalibrationCounts:
         binomial distribution that the interval assumes, so the interval is slightly too wide.
         """
         return [
-            Point(n / BINS, (n + 1) / BINS, total / count, hits / count, clopper_pearson(hits, count, alpha), count)
+            ReliabilityBin(
+                n / BINS, (n + 1) / BINS, total / count, hits / count, clopper_pearson(hits, count, alpha), count
+            )
             for n, (count, total, hits) in enumerate(self._bins())
             if count
         ]

@@ -20,7 +20,7 @@ RequestedModel = Literal["gumbel", "any", "stable"]
 CausalModel = Literal["gumbel", "any", "stable", "world"]
 """Class of causal models of an answer: as requested, or `world`: a world with numbers is its own causal model."""
 
-Rate = Annotated[float, Meta(gt=0, lt=1)]
+UnitFraction = Annotated[float, Meta(gt=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
 
 Engine = Literal["auto", "exact", "sampled"]
@@ -69,13 +69,13 @@ class Sampling(msgspec.Struct, frozen=True):
 
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of all noise; the same seed draws the same samples."""
-    alpha: Rate = 0.01
+    alpha: UnitFraction = 0.01
     """Probability of a false alarm, i.e. of a wrong *false* or *regret*. On a stream the rate holds for all verdicts of
     one formula on one agent together, and for the verdict on which the alarm fires.
     """
-    beta: Rate = 0.01
+    beta: UnitFraction = 0.01
     """Probability of the opposite error (a failing formula counts as met), per verdict."""
-    delta: Rate = 0.01
+    delta: UnitFraction = 0.01
     """Half-width of the indifference region around a threshold, as a fraction of the range of a world's outcome (1
     for a `P`). Within it either answer is accepted. `betting` on a stream has no such region.
     """
@@ -83,9 +83,9 @@ class Sampling(msgspec.Struct, frozen=True):
     """Half-width of the indifference region for `R` and `delta(..)` with the test `paper`, in standard deviations of
     one sample.
     """
-    error: Rate = 0.02
+    error: UnitFraction = 0.02
     """Required half-width of the interval of a `=?`, as a fraction of the range of its outcome."""
-    error_alpha: Rate = 0.05
+    error_alpha: UnitFraction = 0.05
     """Probability that a reported interval misses the true value."""
     limit: Positive = 20_000
     """Maximum number of samples of a quantity; a quantity that these samples do not decide is undecided."""
@@ -108,9 +108,9 @@ class BandSettings(msgspec.Struct, frozen=True):
     """
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of the draws; the same seed draws the same models."""
-    level: Rate = 0.95
+    level: UnitFraction = 0.95
     """Probability that the band contains the value of the true model, if that model has the posterior distribution."""
-    delta: Rate = 0.05
+    delta: UnitFraction = 0.05
     """Probability that the guaranteed band misses the true value, for all answers together."""
     doubt: str = ""
     """Reason to doubt the model when it says that handing over now does not help; empty if there is no reason. `cfmon
@@ -205,7 +205,7 @@ class StreamSettings(msgspec.Struct, frozen=True):
 class TrustSettings(msgspec.Struct, frozen=True):
     """The test of the model against the observed transitions; `monitor.statistics.model_betting` defines the test."""
 
-    alpha: Rate = 0.001
+    alpha: UnitFraction = 0.001
     """Probability that a correct model is rejected, for each agent and for all agents together."""
     impossible: Annotated[float, Meta(gt=0, le=0.005)] = 0.0001
     """Fraction of the steps that may contradict a correct model, such as a sensor's glitches."""

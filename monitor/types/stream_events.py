@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -21,6 +22,14 @@ else:
 """A state: the index in a table, or the features in a world with numbers. If states are hidden, it is the observation,
 or None. The type depends on the model, so the type checker cannot know it.
 """
+
+PathPairs = Sequence[tuple[int, int | None]]
+"""A path of a table with visible states: state and action, oldest first. Only the last action may be None (not yet
+taken)."""
+
+ObservedPair = tuple[int | None, int | None]
+"""A pair of a path as it was observed: the observation (the state, if states are visible) or None for no observation;
+and the action, or None if it is not yet taken."""
 
 BlindReason = Literal[
     "gap",

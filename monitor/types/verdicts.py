@@ -10,6 +10,9 @@ import msgspec
 from monitor.types.specs import CausalModel, Sampling
 from monitor.types.stream_events import State
 
+Band = tuple[float, float]
+"""Lower and upper end of an interval of values."""
+
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 
 Avoidable = Literal["foresight", "hindsight", "no"]
@@ -71,7 +74,7 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """Offset that was used, in the convention of the formula (`@5`, `@-1`)."""
     clipped: bool
     """True if the path of n pairs is too short for the formula's offset, which was then clipped to [-(n-1), n-1]."""
-    bounds: tuple[float, float] | None = None
+    bounds: Band | None = None
     """Smallest and largest value over the class of causal models; if sampled, a confidence interval at the level
     `confidence`.
     """
@@ -89,14 +92,14 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """Number of samples; left out of an exact answer."""
     confidence: float | None = None
     """Level of the confidence interval, in (0, 1); left out of an exact answer."""
-    credible: tuple[float, float] | None = None
+    credible: Band | None = None
     """On a learned model: band of the Gumbel-Max value over models drawn from the posterior, at the level in the
     verdict's `bands`; everything that was never observed is as bad as possible at the lower end and as good as possible
     at the upper end. In a learned world with numbers: band of the value over the fits. Left out otherwise.
     """
-    guaranteed: tuple[float, float] | None = None
+    guaranteed: Band | None = None
     """On a learned model: bounds over every causal model and every row in the confidence set; left out otherwise."""
-    extremes: tuple[float, float] | None = None
+    extremes: Band | None = None
     """On a learned model with pairs (state, action) that were never recorded: the values if such pairs lead to the
     worst and to the best, with all other rows as estimated. Left out otherwise.
     """
@@ -225,7 +228,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Truth value of a formula that has a truth value."""
     outcome: Outcome | None = None
     """Outcome of `regret(...)`."""
-    bounds: tuple[float, float] | None = None
+    bounds: Band | None = None
     """Bounds of the only quantity; for `regret` those of the alternative. If sampled, a confidence interval."""
     robust: bool | None = None
     """True if no causal model of the class changes the answer; `null` without bounds. With a guaranteed band (or if one
@@ -233,9 +236,9 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """
     effect: float | None = None
     """For `regret`: value under the alternative minus value under nominal."""
-    effect_bounds: tuple[float, float] | None = None
+    effect_bounds: Band | None = None
     """Bounds of the effect."""
-    profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
+    profile: Mapping[int, Band] = msgspec.field(default_factory=dict)
     """Offset -> (value under nominal, value under the alternative), each from the start point of its offset. For
     `handover(F, Q, h)`: the values of Q under nominal and under F, at offset 0.
     """
@@ -253,16 +256,16 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Why the verdict is undecided, or why the engine is not the configured one."""
     drawn: Drawn | None = None
     """Settings and seed of the samples; left out of an exact answer."""
-    credible: tuple[float, float] | None = None
+    credible: Band | None = None
     """Credible band of the only quantity; for `regret` that of the alternative. This field and the following ones are
     for learned models and are left out otherwise.
     """
-    guaranteed: tuple[float, float] | None = None
+    guaranteed: Band | None = None
     """Guaranteed band of the only quantity; for `regret` that of the alternative."""
-    effect_credible: tuple[float, float] | None = None
+    effect_credible: Band | None = None
     """Credible band of the effect, computed from its values on the posterior models; it is not a difference of bands.
     """
-    effect_guaranteed: tuple[float, float] | None = None
+    effect_guaranteed: Band | None = None
     """Guaranteed band of the effect: the difference of the bands."""
     support: int | None = None
     """Smallest support of the quantities; `null` if no learned row matters."""

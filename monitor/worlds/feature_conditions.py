@@ -12,14 +12,14 @@ from monitor.arrays import Bools, Floats
 from monitor.errors import ModelError
 from monitor.model.label_conditions import COMPARISONS, parsed
 
-Condition = Callable[[Floats], Bools]
+Predicate = Callable[[Floats], Bools]
 """States [n, f] -> whether the condition holds in each, [n]."""
 
 COMPARED: Final = {kind: compare for kind, compare in COMPARISONS.items() if kind not in (ast.In, ast.NotIn)}
 """Comparisons of numbers, which are made for all states at once."""
 
 
-def compiled(text: str, names: Sequence[str], values: Mapping[str, Sequence[str]], where: str) -> Condition:
+def compiled(text: str, names: Sequence[str], values: Mapping[str, Sequence[str]], where: str) -> Predicate:
     """Return a condition over the features `names`; `values`: feature -> its named values, if it has any.
 
     A condition compares a feature with a number, or with one of its named values in quotes, and joins comparisons with
@@ -36,7 +36,7 @@ class _Reader:
     def __init__(self, names: list[str], values: Mapping[str, Sequence[str]], where: str) -> None:
         self._names, self._values, self._where = names, values, where
 
-    def condition(self, tree: ast.expr) -> Condition:
+    def condition(self, tree: ast.expr) -> Predicate:
         match tree:
             case ast.BoolOp(op=op, values=parts):
                 conditions = [self.condition(part) for part in parts]
@@ -54,7 +54,7 @@ class _Reader:
             f"{self._where}: {ast.unparse(tree)[:80]!r} is not a comparison; write one such as {self._names[0]} >= 9"
         )
 
-    def _comparison(self, compare: Callable[[Any, Any], Any], one: ast.expr, other: ast.expr) -> Condition:
+    def _comparison(self, compare: Callable[[Any, Any], Any], one: ast.expr, other: ast.expr) -> Predicate:
         left, right = self._side(one, other), self._side(other, one)
         return lambda states: np.asarray(compare(left(states), right(states)))
 

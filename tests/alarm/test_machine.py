@@ -14,8 +14,8 @@ from monitor.alarm.machine import (
     Alarm,
     AlarmChange,
     Assessment,
-    Event,
-    Place,
+    MachineEvent,
+    MachineState,
     assess,
     close,
     next_alarm,
@@ -105,7 +105,7 @@ def test_the_end_of_an_episode_is_never_a_resolution() -> None:
 
 
 def test_the_table_is_complete_and_no_row_is_out_of_reach() -> None:
-    places, events = get_args(Place), get_args(Event)
+    places, events = get_args(MachineState), get_args(MachineEvent)
     assert {(place, event) for place, event, _ in TABLE} == set(product(places, events))
     assert {key[:2] for key in TABLE if key[2]} == {("clear", "bad"), ("pending", "bad"), ("firing", "good")}
 

@@ -12,11 +12,11 @@ from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
 from monitor.exact.forward.codes import ANSWER, BEGIN, OBSERVE, SKIP
-from monitor.exact.path_values import Path
 from monitor.exact.windows import Windows
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
+from monitor.types.stream_events import PathPairs
 
 STATES = 30
 MODEL = MDP.from_transitions(
@@ -55,7 +55,7 @@ def walk(random: np.random.Generator, length: int) -> list[tuple[int, int | None
     return path
 
 
-def recording(kind: str, random: np.random.Generator) -> Path:
+def recording(kind: str, random: np.random.Generator) -> PathPairs:
     """Return what repeats, repeats here and there, never repeats, or is short; the last action may be open."""
     if kind == "periodic":
         return [(0, 0), (1, 0), (2, 1), (9, 0), (16, 1), (23, 0)] * 12
@@ -69,7 +69,7 @@ def recording(kind: str, random: np.random.Generator) -> Path:
     return [*path[:-1], (path[-1][0], None)] if random.random() < 0.5 else path
 
 
-def one_by_one(goal: Goal, pairs: Path) -> np.ndarray:
+def one_by_one(goal: Goal, pairs: PathPairs) -> np.ndarray:
     stepper = Checker(MODEL, tables(POLICIES, MODEL)).stepper(goal)
     return np.array([stepper.push(state, -1 if action is None else action).copy() for state, action in pairs])
 

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from monitor.policy.export import manifest_yaml
-from monitor.policy.manifest import Input, Output, RecurrentManifest, State
+from monitor.policy.manifest import Input, MemoryTensor, Output, RecurrentManifest
 
 FLOAT = TensorProto.FLOAT
 
@@ -106,7 +106,7 @@ def write_recurrent(path: Path, content: bytes, output: Output, **fields: Any) -
             "sha256": hashlib.sha256(content).hexdigest(),
             "input": Input(name="seen", kind="one_hot"),
             "output": output,
-            "states": (State(input="h_in", output="h_out"),),
+            "states": (MemoryTensor(input="h_in", output="h_out"),),
             "mode": "stochastic",
             **fields,
         }

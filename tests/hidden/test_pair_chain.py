@@ -11,8 +11,8 @@ import monitor
 from monitor.hidden import couplings, shared_tables
 from monitor.hidden.filtering import Weights
 from monitor.hidden.hidden_checker import HiddenCheck, HiddenChecker
-from monitor.hidden.latent_steps import Pair
 from monitor.logic import parse
+from monitor.types.stream_events import ObservedPair
 from tests.hidden.played import Play, some_world
 from tests.hidden.scores import KINDS, model_of, policy
 from tests.tiers import first
@@ -44,7 +44,7 @@ class Question:
         icy = monitor.MDP.from_transitions(states=model.states, actions=model.actions, transitions=even)
         acting = {"nominal": policy(world.nominal), "other": policy(world.alternative)}
         checker, happened = HiddenChecker(model, acting, {"icy": icy}), Play(world, PAIRS, 1, rng).nominal()
-        self.path: list[Pair] = [
+        self.path: list[ObservedPair] = [
             (None if rng.random() < 0.2 else int(happened["seen"][k][0]), int(happened["actions"][k][0]))
             for k in range(PAIRS)
         ]

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from monitor.sidecar.sinks.status_document import State
+from monitor.sidecar.sinks.status_document import FormulaState
 from monitor.sidecar.web import page as page_module
 from monitor.sidecar.web.fleet_table import STYLES
 
@@ -31,7 +31,7 @@ def channels(colour: str) -> str:
 
 
 def test_the_terminal_has_the_order_and_the_hues() -> None:
-    assert tuple(STYLES) == get_args(State)
+    assert tuple(STYLES) == get_args(FormulaState)
     for state, style in STYLES.items():
         name = style.split()[-1]
         if name != "bright_black":
@@ -43,9 +43,9 @@ def test_grafana_has_the_order_and_the_colours() -> None:
     [panel] = [each for each in board["panels"] if each["title"] == "Monitors and agents over time"]
     [mapping] = panel["fieldConfig"]["defaults"]["mappings"]
     shown = {each["text"]: (float(value), each["color"]) for value, each in mapping["options"].items()}
-    values = [shown[WORDS[state]][0] for state in get_args(State)]
+    values = [shown[WORDS[state]][0] for state in get_args(FormulaState)]
     assert values == sorted(values, reverse=True), "the table of agents is sorted by them"
-    for state in get_args(State):
+    for state in get_args(FormulaState):
         assert shown[WORDS[state]][1] == LIGHT[NAMED.get(state, state)]
 
 

@@ -97,10 +97,10 @@ def test_all_bands_have_one_axis_and_each_step_its_numbers(text: str) -> None:
 
 def test_equal_words_that_are_no_neighbours_have_a_box_each() -> None:
     canvas = Canvas(sheet.WIDTH, "t", "d")
-    drawn = sheet.Sheet(canvas, sheet.Timeline(first=0, last=6, now=5, seq=5, ends=6), 0.0)
+    drawn = sheet.Sheet(canvas, sheet.TimeAxis(first=0, last=6, now=5, seq=5, ends=6), 0.0)
     drawn.lane("action", {1: "left", 2: "left", 5: "left"})
     root = ET.fromstring(canvas.document(100))
-    cell = drawn.timeline.cell
+    cell = drawn.time_axis.cell
     boxes = [float(box.attrib["width"]) for box in root.iter(f"{SVG}rect") if box.attrib.get("stroke") == RULE]
     assert boxes == pytest.approx([2 * cell - 1, cell - 1], abs=0.01)
 

@@ -15,7 +15,7 @@ from monitor.sidecar import backlog as backlog_module
 from monitor.sidecar.backlog import RECONNECT_GRACE
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Message
-from monitor.sidecar.overload import OverloadDetector, Rate
+from monitor.sidecar.overload import EventRate, OverloadDetector
 from monitor.stream import decode
 from monitor.types import Alert, Blind, Instant, Judged, Skipped
 from tests.sidecar.by_hand import WALL, ByHand, Time, by_hand, stopped_time
@@ -322,7 +322,7 @@ def test_no_more_is_taken_over_than_may_wait(played: Played) -> None:
 
 
 def test_rates_forget() -> None:
-    rate = Rate()
+    rate = EventRate()
     rate.count(1_000, seconds=1.0)
     rate.count(0, seconds=100.0)
     assert rate.value < 1e-3

@@ -15,8 +15,8 @@ from monitor.arrays import Floats
 from monitor.authoring.dynamics.onnx_graph import GraphWriter, HistogramTree, Leaves, written_trees
 from monitor.errors import ModelError, to_install
 
-Kind = Literal["linear", "trees", "network"]
-KINDS: Final[tuple[Kind, ...]] = ("linear", "trees", "network")
+FitKind = Literal["linear", "trees", "network"]
+KINDS: Final[tuple[FitKind, ...]] = ("linear", "trees", "network")
 
 MOST: Final = 30_000
 """Largest number of steps that trees and networks are fitted to. They are drawn at random from all steps."""
@@ -51,7 +51,7 @@ class _Linear:
 class _Corrected:
     """The linear fit plus a fit of its residuals, in units of their standard deviations."""
 
-    def __init__(self, kind: Kind, given: Floats, wanted: Floats, seed: int) -> None:
+    def __init__(self, kind: FitKind, given: Floats, wanted: Floats, seed: int) -> None:
         self._linear = _Linear(given, wanted)
         left = wanted - self._linear.predict(given)
         self._unit = np.maximum(left.std(axis=0), np.finfo(np.float64).tiny)
@@ -123,7 +123,7 @@ class _Network:
         return last
 
 
-def fitted(kind: Kind, given: Floats, wanted: Floats, seed: int) -> Fit:
+def fitted(kind: FitKind, given: Floats, wanted: Floats, seed: int) -> Fit:
     """Return a fit of targets `wanted` [n, k] to inputs `given` [n, d]. Raises ModelError without scikit-learn."""
     return _Linear(given, wanted) if kind == "linear" else _Corrected(kind, given, wanted, seed)
 

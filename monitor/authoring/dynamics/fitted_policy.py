@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.authoring.dynamics.fits import Fit, Kind, fitted
+from monitor.authoring.dynamics.fits import Fit, FitKind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter, TreeFit, written_exactly
 
-PolicyKind = Kind | Literal["tree"]
+PolicyKind = FitKind | Literal["tree"]
 KINDS: Final[tuple[PolicyKind, ...]] = ("linear", "network")
 """Kinds of fits that are compared for a policy.
 

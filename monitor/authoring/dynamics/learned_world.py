@@ -19,7 +19,7 @@ import yaml
 from scipy.special import ndtr
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.dynamics.fits import KINDS, Fit, Kind, fitted
+from monitor.authoring.dynamics.fits import KINDS, Fit, FitKind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.authoring.dynamics.ranges import recorded_actions
 from monitor.authoring.dynamics.steps import RecordedSteps
@@ -79,7 +79,7 @@ class Parts:
 class Form(NamedTuple):
     """How location and scale are fitted. `varying`: the scale is fitted like the location; otherwise it is constant."""
 
-    kind: Kind
+    kind: FitKind
     varying: bool
 
     def __str__(self) -> str:
@@ -233,7 +233,7 @@ def _uncut(draft: Draft, steps: RecordedSteps, mean: Floats, spread: Floats) -> 
     return np.where(cut, mean + side * spread * ratio, steps.x_next), np.where(cut, np.maximum(variance, 0.0), 0.0)
 
 
-def _scale(kind: Kind, draft: Draft, steps: RecordedSteps, location: Fit, seed: int) -> tuple[Fit, Floats]:
+def _scale(kind: FitKind, draft: Draft, steps: RecordedSteps, location: Fit, seed: int) -> tuple[Fit, Floats]:
     """Return the fit of the logarithm of the absolute residual, and the range [2, f] of its values."""
     left = np.abs(steps.x_next - location.predict(steps.given))
     usual = left.mean(axis=0) + np.finfo(np.float64).tiny

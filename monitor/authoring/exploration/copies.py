@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import Bools
-from monitor.authoring.exploration.explorable import Arrival, Environment, Snapshot
+from monitor.authoring.exploration.explorable import Arrival, Environment, SimulatorSnapshot
 from monitor.authoring.exploration.identity import Flat, StateIdentity, flat, shown
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
@@ -73,7 +73,7 @@ class CopySimulator:
         key, seen = self._seen(self._environment, raw)
         return Arrival(key, seen, self._keep(), probability=1 / len(self._seeds))
 
-    def step(self, snapshot: Snapshot, action: int) -> list[Arrival]:
+    def step(self, snapshot: SimulatorSnapshot, action: int) -> list[Arrival]:
         """Return the successor, or nothing if the mask rules the action out.
 
         Raises ModelError if the step is random or fails.
@@ -92,7 +92,7 @@ class CopySimulator:
             low, high = min(low, other.rewards[0]), max(high, other.rewards[0])
         return [Arrival(first.key, first.observation, first.snapshot, first.terminated, (low, high))]
 
-    def labels(self, snapshot: Snapshot) -> Iterable[str]:
+    def labels(self, snapshot: SimulatorSnapshot) -> Iterable[str]:
         """Return the labels that the user's function gives for the environment in this state."""
         if self._labeller is None:
             return ()
@@ -129,7 +129,7 @@ class CopySimulator:
         mask = action_mask(environment, self.actions)
         return mask is None or bool(mask[action])
 
-    def _once(self, snapshot: Snapshot, action: int, age: Callable[[Environment], None]) -> Arrival:
+    def _once(self, snapshot: SimulatorSnapshot, action: int, age: Callable[[Environment], None]) -> Arrival:
         environment = self._return(snapshot)
         self._steps += 1  # a new seed for each step, since a few fixed seeds might agree by chance in every state
         reseed(environment, self._steps)
@@ -152,7 +152,7 @@ class CopySimulator:
             return self._environment.unwrapped.clone_state()
         return environment if environment is not None else copied(self._environment)
 
-    def _return(self, snapshot: Snapshot) -> Environment:
+    def _return(self, snapshot: SimulatorSnapshot) -> Environment:
         """Return an environment in the state of a snapshot. The caller may change this environment."""
         if self._copies:
             return copied(snapshot)

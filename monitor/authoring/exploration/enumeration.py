@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from monitor.authoring.exploration.action_noise import SlipTo
@@ -11,14 +11,12 @@ from monitor.authoring.exploration.explorable import Environment
 from monitor.authoring.exploration.explored_model import model_of
 from monitor.authoring.exploration.hook import HookSimulator, hook_of
 from monitor.authoring.exploration.identity import identity_of
-from monitor.authoring.exploration.search import Found, search
+from monitor.authoring.exploration.search import Progress, SearchResult, search
 from monitor.authoring.exploration.source import close, open_environment
 from monitor.authoring.exploration.walks import STEPS, compare_walks
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained, load_object
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,9 @@ def _explored(environment: Environment, source: str, settings: ExplorationSettin
     return Explored(model, simulator.identified, simulator.variables, walked, notes)
 
 
-def _model(simulator: CopySimulator | HookSimulator, found: Found, settings: ExplorationSettings, source: str) -> MDP:
+def _model(
+    simulator: CopySimulator | HookSimulator, found: SearchResult, settings: ExplorationSettings, source: str
+) -> MDP:
     return model_of(
         simulator,
         found,

@@ -12,7 +12,7 @@ from monitor.model.annotations import Valuation
 Environment = Any
 """An environment or a part of one. It has no type here, because Gymnasium is optional."""
 
-Snapshot = Any
+SimulatorSnapshot = Any
 """A saved situation from which a simulator can continue. Each simulator has its own type."""
 
 
@@ -31,7 +31,7 @@ class Arrival:
 
     key: Valuation
     observation: Floats | None
-    snapshot: Snapshot
+    snapshot: SimulatorSnapshot
     terminated: bool = False
     rewards: tuple[float, float] = (0.0, 0.0)
     probability: float = 1.0
@@ -58,10 +58,10 @@ class Explorable(Protocol):
         """Return the initial states with their probabilities."""
         ...
 
-    def step(self, snapshot: Snapshot, action: int) -> list[Arrival]:
+    def step(self, snapshot: SimulatorSnapshot, action: int) -> list[Arrival]:
         """Return the successors of `action` from a snapshot; an empty list if the action is unavailable there."""
         ...
 
-    def labels(self, snapshot: Snapshot) -> Iterable[str]:
+    def labels(self, snapshot: SimulatorSnapshot) -> Iterable[str]:
         """Return the labels that the user's function gives to a state."""
         ...

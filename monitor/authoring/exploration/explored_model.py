@@ -11,7 +11,7 @@ from monitor.arrays import AnyArray, Floats
 from monitor.authoring.exploration.action_noise import SlipTo, slip_weights
 from monitor.authoring.exploration.explorable import Explorable
 from monitor.authoring.exploration.identity import shown
-from monitor.authoring.exploration.search import Found
+from monitor.authoring.exploration.search import SearchResult
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.model.label_conditions import labelled
@@ -23,7 +23,7 @@ MOST_OBSERVED: Final = 1 << 28
 
 
 def model_of(
-    simulator: Explorable, found: Found, *, slip: float, to: SlipTo, conditions: Sequence[str], source: str
+    simulator: Explorable, found: SearchResult, *, slip: float, to: SlipTo, conditions: Sequence[str], source: str
 ) -> MDP:
     """Return the model of the states found, in the order of discovery. State 0 is the first initial state.
 
@@ -53,7 +53,7 @@ def model_of(
     return _with_conditions(model, found, simulator, conditions)
 
 
-def _rows(found: Found, actions: int, slip: float, to: SlipTo) -> dict[str, Any]:
+def _rows(found: SearchResult, actions: int, slip: float, to: SlipTo) -> dict[str, Any]:
     """Return the arrays of `MDP.from_rows`."""
     states = len(found.nodes)
     table = np.array(
@@ -97,7 +97,7 @@ def _noisy(table: AnyArray, states: int, actions: int, slip: float, to: SlipTo) 
     return np.concatenate(parts)
 
 
-def _labels(found: Found) -> dict[str, list[int]]:
+def _labels(found: SearchResult) -> dict[str, list[int]]:
     labels: dict[str, list[int]] = {}
     for number, node in enumerate(found.nodes):
         for name in node.labels:
@@ -108,13 +108,13 @@ def _labels(found: Found) -> dict[str, list[int]]:
     return labels | ({"terminal": ends} if ends else {})
 
 
-def _initial(found: Found) -> AnyArray:
+def _initial(found: SearchResult) -> AnyArray:
     weights = np.zeros(len(found.nodes))
     weights[list(found.initial)] = list(found.initial.values())
     return weights
 
 
-def _observations(found: Found) -> Floats | None:
+def _observations(found: SearchResult) -> Floats | None:
     """Return the observations [S, D], or None if there are none, lengths differ, or there are too many numbers."""
     seen = [node.observation for node in found.nodes if node.observation is not None]
     if len(seen) < len(found.nodes) or len({len(each) for each in seen}) > 1:
@@ -122,7 +122,7 @@ def _observations(found: Found) -> Floats | None:
     return np.stack(seen) if len(seen) * len(seen[0]) <= MOST_OBSERVED else None
 
 
-def _valuations(found: Found, copies: set[int]) -> list[Valuation]:
+def _valuations(found: SearchResult, copies: set[int]) -> list[Valuation]:
     """Return the keys; none if their lengths differ.
 
     The key of a state that exists only for ends of episodes is marked, because no agent publishes this state.
@@ -136,7 +136,7 @@ def _valuations(found: Found, copies: set[int]) -> list[Valuation]:
     ]
 
 
-def _with_conditions(model: MDP, found: Found, simulator: Explorable, conditions: Sequence[str]) -> MDP:
+def _with_conditions(model: MDP, found: SearchResult, simulator: Explorable, conditions: Sequence[str]) -> MDP:
     """Return the model with the labels of `--label`. Raises ModelError if a label depends on the step into a state."""
     if not conditions:
         return model
@@ -154,12 +154,12 @@ def _with_conditions(model: MDP, found: Found, simulator: Explorable, conditions
     return first
 
 
-def _variables(found: Found, simulator: Explorable) -> dict[str, Sequence[Any]]:
+def _variables(found: SearchResult, simulator: Explorable) -> dict[str, Sequence[Any]]:
     """Return the named entries of the keys, with one value for each state."""
     return {name: [node.key[n] for node in found.nodes] for n, name in enumerate(simulator.variables)}
 
 
-def _check_same(one: MDP, other: MDP, found: Found) -> None:
+def _check_same(one: MDP, other: MDP, found: SearchResult) -> None:
     for name, mask in one.labels.items():
         differ = np.flatnonzero(mask != other.labels[name])
         if differ.size:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from monitor.authoring.exploration.copies import action_count
-from monitor.authoring.exploration.explorable import Arrival, Environment, Snapshot
+from monitor.authoring.exploration.explorable import Arrival, Environment, SimulatorSnapshot
 from monitor.authoring.exploration.identity import Flat, flat, key_of
 from monitor.errors import ModelError
 from monitor.user_code import explained
@@ -59,7 +59,7 @@ class HookSimulator:
         listed = self._call("initial_states", lambda: [(float(p), state) for p, state in self._hook.initial_states()])
         return [self._arrival(state, probability=p) for p, state in listed if p > 0]
 
-    def step(self, snapshot: Snapshot, action: int) -> list[Arrival]:
+    def step(self, snapshot: SimulatorSnapshot, action: int) -> list[Arrival]:
         """Return the successors of a state, with the rewards and probabilities that `successors` gives."""
         where = f"successors({snapshot!r:.80}, {action})"
         listed = self._call(
@@ -75,7 +75,7 @@ class HookSimulator:
             if p != 0
         ]
 
-    def labels(self, snapshot: Snapshot) -> Iterable[str]:
+    def labels(self, snapshot: SimulatorSnapshot) -> Iterable[str]:
         """Return the labels that the user's function gives to the state."""
         labeller = self._labeller
         if labeller is None:
@@ -83,10 +83,10 @@ class HookSimulator:
         found: list[str] = self._call("the function of the labels", lambda: [str(name) for name in labeller(snapshot)])
         return found
 
-    def _arrival(self, state: Snapshot, **more: Any) -> Arrival:  # noqa: ANN401 - fields of Arrival
+    def _arrival(self, state: SimulatorSnapshot, **more: Any) -> Arrival:  # noqa: ANN401 - fields of Arrival
         return Arrival(key_of(state, "a state of the environment"), self._observed(state), state, **more)
 
-    def _observed(self, state: Snapshot) -> Flat | None:
+    def _observed(self, state: SimulatorSnapshot) -> Flat | None:
         raw = state
         if hasattr(self._hook, "observe"):
             raw = self._call("observe", lambda: self._hook.observe(state))

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from monitor.authoring.exploration.explorable import Arrival, Explorable, Snapshot
+from monitor.authoring.exploration.explorable import Arrival, Explorable, SimulatorSnapshot
 from monitor.authoring.exploration.identity import Flat, shown
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
@@ -58,13 +58,13 @@ class ExploredState:
     parent: int
     action: int
     rewards: set[float] = field(default_factory=set)
-    snapshot: Snapshot = None
-    alternates: list[Snapshot] = field(default_factory=list)
+    snapshot: SimulatorSnapshot = None
+    alternates: list[SimulatorSnapshot] = field(default_factory=list)
     compared: int = 0
 
 
 @dataclass
-class Found:
+class SearchResult:
     """Result of a search: `rows[s][a]` lists the entries of a row, and is empty for a terminated state."""
 
     nodes: list[ExploredState] = field(default_factory=list)
@@ -81,13 +81,13 @@ class Found:
         return taken[::-1]
 
 
-def search(simulator: Explorable, max_states: int, report: Progress = lambda _, __: None) -> Found:
+def search(simulator: Explorable, max_states: int, report: Progress = lambda _, __: None) -> SearchResult:
     """Return all reachable states in breadth-first order.
 
     Raises ModelError if there are more than `max_states` states, if different situations share a key, or if the
     simulator raises it.
     """
-    found = Found()
+    found = SearchResult()
     for arrival in simulator.starts():
         number = _number(simulator, found, arrival, (-1, -1), max_states)
         found.initial[number] = found.initial.get(number, 0.0) + arrival.probability
@@ -101,7 +101,7 @@ def search(simulator: Explorable, max_states: int, report: Progress = lambda _, 
     return found
 
 
-def _expand(simulator: Explorable, found: Found, number: int, max_states: int) -> None:
+def _expand(simulator: Explorable, found: SearchResult, number: int, max_states: int) -> None:
     node = found.nodes[number]
     for action in range(simulator.actions):
         row = [
@@ -121,7 +121,9 @@ def _expand(simulator: Explorable, found: Found, number: int, max_states: int) -
     node.alternates = []
 
 
-def _number(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
+def _number(
+    simulator: Explorable, found: SearchResult, arrival: Arrival, before: tuple[int, int], max_states: int
+) -> int:
     """Return the number of the reached state. If the state's key is new, the state gets a new number."""
     number = found.numbers.get((arrival.key, arrival.terminated))
     if number is None:
@@ -142,7 +144,7 @@ def _number(simulator: Explorable, found: Found, arrival: Arrival, before: tuple
     return number
 
 
-def _new(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
+def _new(simulator: Explorable, found: SearchResult, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
     number = len(found.nodes)
     if number >= max_states:
         raise ModelError(
@@ -159,7 +161,7 @@ def _new(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[in
     return number
 
 
-def _compare(simulator: Explorable, found: Found, number: int, snapshot: Snapshot) -> None:
+def _compare(simulator: Explorable, found: SearchResult, number: int, snapshot: SimulatorSnapshot) -> None:
     """Compare a second situation with the row of the first, and widen the rewards. Raises ModelError if they differ."""
     for action, row in enumerate(found.rows[number]):
         # A simulator with aliasing is deterministic: an action has one successor, or none if it is unavailable.

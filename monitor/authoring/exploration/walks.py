@@ -8,7 +8,7 @@ import numpy as np
 
 from monitor.authoring.exploration.copies import CopySimulator
 from monitor.authoring.exploration.identity import shown
-from monitor.authoring.exploration.search import Found
+from monitor.authoring.exploration.search import SearchResult
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 
@@ -18,7 +18,7 @@ STEPS: Final = 10_000
 _LONGEST_EPISODE: Final = 1000
 
 
-def compare_walks(simulator: CopySimulator, found: Found, steps: int, seed: int) -> int:
+def compare_walks(simulator: CopySimulator, found: SearchResult, steps: int, seed: int) -> int:
     """Run `steps` steps with random actions, compare each step with the search, and return the number of steps.
 
     Rewards outside the range found so far widen the range of the transition. Raises ModelError if a step leads to
@@ -33,7 +33,7 @@ def compare_walks(simulator: CopySimulator, found: Found, steps: int, seed: int)
     return done
 
 
-def _episode(simulator: CopySimulator, found: Found, seed: int, rng: np.random.Generator, most: int) -> int:
+def _episode(simulator: CopySimulator, found: SearchResult, seed: int, rng: np.random.Generator, most: int) -> int:
     drawn, taken = rng.integers(simulator.actions, size=most).tolist(), []
     for step in simulator.walk(iter(drawn), seed):
         taken += [step[1]] if step[2] is not None else []
@@ -42,7 +42,7 @@ def _episode(simulator: CopySimulator, found: Found, seed: int, rng: np.random.G
 
 
 def _check(
-    found: Found, step: tuple[Valuation, int, Valuation | None, bool, float], taken: list[int], seed: int
+    found: SearchResult, step: tuple[Valuation, int, Valuation | None, bool, float], taken: list[int], seed: int
 ) -> None:
     key, action, after, terminated, reward = step
     state = found.numbers.get((key, False))

@@ -48,7 +48,7 @@ from monitor.authoring.formats.choices import (
     as_mdp,
     require_memory,
 )
-from monitor.authoring.formats.pomdp_text import PomdpText, Weights, read_text
+from monitor.authoring.formats.pomdp_text import PomdpText, SparseRow, read_text
 from monitor.errors import ModelError
 from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
@@ -92,7 +92,7 @@ def _divide_by_sums(given: PomdpText) -> None:
                 table[action, state] = _distribution(table.get((action, state), {}), what)
 
 
-def _distribution(row: Weights, what: str) -> Weights:
+def _distribution(row: SparseRow, what: str) -> SparseRow:
     total = sum(row.values())
     if not abs(total - 1) <= _TOLERANCE:
         raise ModelError(f"the probabilities of {what} sum to {total:.12g}, not 1")
@@ -174,7 +174,7 @@ def _called(given: PomdpText) -> tuple[str, ...]:
     return (*names, "nothing yet") if names else ()
 
 
-def _shown(given: PomdpText, state: _Entered) -> Weights:
+def _shown(given: PomdpText, state: _Entered) -> SparseRow:
     """Return the observations of a hidden state with their probabilities, or *nothing yet* at the start."""
     place, action = state
     return {given.sizes["observations"]: 1.0} if action == _START else given.shows[action, place]

@@ -15,7 +15,7 @@ from typing import Final
 from monitor.authoring.formats.choices import ENTRY_BYTES, require_memory
 from monitor.authoring.formats.textfile import Line, lines, shown
 
-Weights = dict[int, float]
+SparseRow = dict[int, float]
 """A distribution: number of a state or of an observation -> probability."""
 
 NAMES: Final = ("states", "actions", "observations")
@@ -27,7 +27,7 @@ _MOST: Final = 1 << 31
 _ANY: Final = -1
 
 _PARTS: Final = ("actions", "states", "states", "observations")
-Rule = tuple[int, ...]
+RewardKey = tuple[int, ...]
 """Action, state, successor and observation to which a reward applies; -1: any."""
 
 
@@ -92,10 +92,10 @@ class PomdpText:
     limit: int
     sizes: dict[str, int] = field(default_factory=dict)
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    start: Weights = field(default_factory=dict)
-    moves: dict[tuple[int, int], Weights] = field(default_factory=dict)
-    shows: dict[tuple[int, int], Weights] = field(default_factory=dict)
-    rewards: dict[tuple[bool, ...], dict[Rule, tuple[int, float]]] = field(default_factory=dict)
+    start: SparseRow = field(default_factory=dict)
+    moves: dict[tuple[int, int], SparseRow] = field(default_factory=dict)
+    shows: dict[tuple[int, int], SparseRow] = field(default_factory=dict)
+    rewards: dict[tuple[bool, ...], dict[RewardKey, tuple[int, float]]] = field(default_factory=dict)
     _places: dict[str, Mapping[str, int]] = field(default_factory=dict)
     _cells: int = 0
 
@@ -130,7 +130,7 @@ class PomdpText:
             best = max(best, rules.get(key, best))
         return best[1]
 
-    def pay(self, rule: Rule, reward: float) -> None:
+    def pay(self, rule: RewardKey, reward: float) -> None:
         """Add the reward of a statement."""
         self.count(1)
         rules = self.rewards.setdefault(tuple(part != _ANY for part in rule), {})
@@ -232,7 +232,7 @@ def _add_shows(given: PomdpText, tokens: _Tokens, word: str) -> None:
 
 
 def _add_rows(
-    given: PomdpText, tokens: _Tokens, table: dict[tuple[int, int], Weights], kinds: tuple[str, str, str]
+    given: PomdpText, tokens: _Tokens, table: dict[tuple[int, int], SparseRow], kinds: tuple[str, str, str]
 ) -> None:
     actions = _places(given, tokens, kinds[0])
     width = given.sizes[kinds[2]]
@@ -257,7 +257,7 @@ def _add_rows(
                 row[end] = chance
 
 
-def _matrix(given: PomdpText, tokens: _Tokens, kinds: tuple[str, str, str], copies: int) -> list[Weights]:
+def _matrix(given: PomdpText, tokens: _Tokens, kinds: tuple[str, str, str], copies: int) -> list[SparseRow]:
     """Return a row for each state."""
     states, width = given.sizes["states"], given.sizes[kinds[2]]
     if kinds[1] == kinds[2] and tokens.accept("identity"):
@@ -304,11 +304,11 @@ def _one_or_any(given: PomdpText, tokens: _Tokens, of: str) -> int:
     return _ANY if text == "*" else given.place(tokens.line, text, of)
 
 
-def _weights(tokens: _Tokens, width: int) -> Weights:
+def _weights(tokens: _Tokens, width: int) -> SparseRow:
     """Return a row of `width` probabilities, or the uniform row for the word `uniform`."""
     if tokens.accept("uniform"):
         return _uniform(width)
-    row: Weights = {}
+    row: SparseRow = {}
     for place in range(width):
         text = tokens.take()
         if chance := tokens.line.probability(text):
@@ -316,11 +316,11 @@ def _weights(tokens: _Tokens, width: int) -> Weights:
     return row
 
 
-def _uniform(width: int) -> Weights:
+def _uniform(width: int) -> SparseRow:
     return dict.fromkeys(range(width), 1 / width)
 
 
-def _row(chances: Sequence[float]) -> Weights:
+def _row(chances: Sequence[float]) -> SparseRow:
     return {place: chance for place, chance in enumerate(chances) if chance}
 
 

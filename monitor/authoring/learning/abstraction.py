@@ -12,7 +12,7 @@ from monitor.authoring.learning.batch import EXACT, RowBatch, is_missing
 from monitor.errors import ModelError, RecordingError
 from monitor.model.centres import Centres
 
-Kind = Literal["index", "name", "values", "bins", "nearest", "levels"]
+EncodingKind = Literal["index", "name", "values", "bins", "nearest", "levels"]
 """How columns become numbers.
 
 `index`: one column of numbers 0, 1, ..., unchanged. `name`: one column of text. `values`: tuples of numbers, text and
@@ -41,7 +41,7 @@ class Numbering:
     """Numbering of states or of actions. New values get new numbers.
 
     Attributes:
-        kind: see `Kind`.
+        kind: see `EncodingKind`.
         columns: names of the columns, for messages.
         edges: for bins, one array of edges for each column.
         names: for bins, one tuple of texts for each column, () for a column of numbers; empty if no column has text.
@@ -53,7 +53,7 @@ class Numbering:
         ranges: for bins and clusters, [D, 2] the smallest and the largest number of each column so far.
     """
 
-    kind: Kind
+    kind: EncodingKind
     columns: tuple[str, ...]
     edges: tuple[Floats, ...] = ()
     names: tuple[tuple[str, ...], ...] = ()
@@ -246,7 +246,7 @@ def numbered_actions(batch: RowBatch, name: str) -> Numbering:
     return Numbering("name" if kind == "name" else "levels", (name,))
 
 
-def chosen_kind(batch: RowBatch, names: tuple[str, ...], what: str, option: str) -> Kind:
+def chosen_kind(batch: RowBatch, names: tuple[str, ...], what: str, option: str) -> EncodingKind:
     """Return the kind of numbering that fits the columns: `index`, `name` or `values`.
 
     Raises RecordingError if a column looks continuous. `what`, `option`: parts of the message.

@@ -15,7 +15,7 @@ from monitor.authoring.learning.batch import TIME, RowBatch, as_moments, concate
 from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import RecordingError
 
-Kind = Literal["flag", "whole", "decimal", "text", "time", "empty"]
+ColumnKind = Literal["flag", "whole", "decimal", "text", "time", "empty"]
 """`flag`: true and false, or 0 and 1. `whole`: whole numbers. `time`: texts, each a time in ISO 8601."""
 
 ROWS: Final = 100_000
@@ -121,7 +121,7 @@ class ColumnFacts:
     """Facts on the values of a column.
 
     Attributes:
-        kind: see `Kind`.
+        kind: see `ColumnKind`.
         missing: fraction of the rows without a value.
         distinct: number of different values.
         continuous: True for numbers with decimals that have too many different values to number them.
@@ -130,7 +130,7 @@ class ColumnFacts:
         values: examples or the range, as text.
     """
 
-    kind: Kind
+    kind: ColumnKind
     missing: float
     distinct: int
     continuous: bool
@@ -155,7 +155,7 @@ def facts_of(values: AnyArray) -> ColumnFacts:
     return ColumnFacts(kind, missing, len(kinds), continuous, len(kinds) == len(present) > 1, words, shown)
 
 
-def _kind(kinds: AnyArray) -> Kind:
+def _kind(kinds: AnyArray) -> ColumnKind:
     """Return the kind of a column, from its different values that are not missing."""
     if not len(kinds):
         return "empty"
@@ -168,7 +168,7 @@ def _kind(kinds: AnyArray) -> Kind:
     return "whole" if bool((kinds == np.floor(kinds)).all()) else "decimal"
 
 
-def _shown(kind: Kind, kinds: AnyArray, values: AnyArray) -> str:
+def _shown(kind: ColumnKind, kinds: AnyArray, values: AnyArray) -> str:
     if kind == "empty":
         return "empty"
     if kind == "time":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind, numbered_actions
+from monitor.authoring.learning.abstraction import EncodingKind, Numbering, chosen_kind, numbered_actions
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition, parsed
@@ -14,7 +14,7 @@ from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.learned_model import LabelSpec, built
 from monitor.authoring.learning.left_out import LeftOut
 from monitor.authoring.learning.recorded_steps import Steps, no_steps
-from monitor.authoring.learning.sentinels import Missing
+from monitor.authoring.learning.sentinels import MissingValues
 from monitor.authoring.learning.state_codes import MAX_LABELS
 from monitor.authoring.learning.states import States, numbered
 from monitor.authoring.learning.tally import Tally
@@ -57,7 +57,7 @@ class Learner:
     rows: int = 0
     files: list[str] = field(default_factory=list)
     function: str = ""
-    missing: Missing = field(default_factory=dict)
+    missing: MissingValues = field(default_factory=dict)
     kept: tuple[int, ...] = ()
     episodes: Episodes | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
@@ -134,7 +134,7 @@ class Learner:
         assert self.states is not None
         return numbered(self.tally, self.states, self.kept, self.actions)
 
-    def _state_kind(self, batch: RowBatch) -> Kind:
+    def _state_kind(self, batch: RowBatch) -> EncodingKind:
         name = self.roles.state[0]
         return chosen_kind(batch, self.roles.state, "state", f"bin it, such as --bins '{name}:8q'")
 

@@ -15,7 +15,7 @@ from monitor.authoring.learning.batch import MISSING, RowBatch, is_missing
 from monitor.authoring.learning.row_files import START, FilePosition, RowFile, RowsOf
 from monitor.errors import ConfigError
 
-Missing = Mapping[str, tuple[float | str, ...]]
+MissingValues = Mapping[str, tuple[float | str, ...]]
 """Column -> values that stand for a missing value."""
 
 APART: Final = 3.0
@@ -195,7 +195,7 @@ def is_conventional(value: float) -> bool:
 class WithoutSentinels(RowsOf):
     """File of rows in which some values of some columns stand for missing values."""
 
-    def __init__(self, rows: RowFile, missing: Missing) -> None:
+    def __init__(self, rows: RowFile, missing: MissingValues) -> None:
         super().__init__(rows)
         self._missing = missing
 
@@ -205,7 +205,7 @@ class WithoutSentinels(RowsOf):
             yield decoded(batch, self._missing)
 
 
-def decoded(batch: RowBatch, missing: Missing) -> RowBatch:
+def decoded(batch: RowBatch, missing: MissingValues) -> RowBatch:
     """Return rows without the values that stand for missing values."""
     columns, coded = dict(batch.columns), dict(batch.coded)
     for name, codes in missing.items():

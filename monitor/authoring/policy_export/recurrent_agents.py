@@ -30,11 +30,11 @@ from monitor.authoring.policy_export.torch_modules import network_onnx, torch_or
 from monitor.errors import PolicyError
 from monitor.evaluation.models import policy_of, readable
 from monitor.model.mdp import MDP
-from monitor.policy.manifest import Input, Output, RecurrentManifest, State
+from monitor.policy.manifest import Input, MemoryTensor, Output, RecurrentManifest
 from monitor.policy.recurrent import RecurrentReader
 from monitor.user_code import explained
 
-STATES: Final = (State(input="h_in", output="h_out"), State(input="c_in", output="c_out"))
+STATES: Final = (MemoryTensor(input="h_in", output="h_out"), MemoryTensor(input="c_in", output="c_out"))
 """Hidden state and cell state of the LSTM."""
 EPISODES, LONGEST = 20, 30
 """Number of random episodes that are compared, and their largest number of steps."""

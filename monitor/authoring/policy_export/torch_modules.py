@@ -18,7 +18,7 @@ from monitor.authoring.policy_export.original import MEMORY, Anything, ExportReq
 from monitor.errors import PolicyError, to_install
 from monitor.model.mdp import MDP
 from monitor.policy.draft import OutputKind
-from monitor.policy.manifest import State
+from monitor.policy.manifest import MemoryTensor
 from monitor.user_code import explained
 
 OPSET: Final = 17
@@ -109,7 +109,7 @@ def network_onnx(
     request: ExportRequest,
     output: str,
     *,
-    remembered: Mapping[State, Anything] = MappingProxyType({}),
+    remembered: Mapping[MemoryTensor, Anything] = MappingProxyType({}),
 ) -> Exported:
     """Return a module as ONNX with input `observation` [batch, D] and output [batch, A], normalisation included.
 

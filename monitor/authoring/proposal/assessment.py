@@ -49,7 +49,7 @@ class AlarmRates:
 
 
 @dataclass(frozen=True)
-class Assessment:
+class ModelQuality:
     """Results on a model and on a formula. Values that were not judged are None or empty.
 
     Attributes:

@@ -22,7 +22,7 @@ from monitor.errors import InputError
 from monitor.hidden.filtering import NOTHING
 from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.model.encode import encode_state
-from monitor.statistics.calibration import BINS, CalibrationCounts, Point, bin_of
+from monitor.statistics.calibration import BINS, CalibrationCounts, ReliabilityBin, bin_of
 from monitor.statistics.clusters import ERROR
 from monitor.stream.hidden_adapter import HiddenAdapter
 from monitor.stream.session import Session
@@ -41,8 +41,8 @@ class BeliefTenth:
     `first`: the first such state of each episode.
     """
 
-    every: Point
-    first: Point
+    every: ReliabilityBin
+    first: ReliabilityBin
 
     @property
     def agrees(self) -> bool:

@@ -34,7 +34,7 @@ FORECAST: Final = "report-forecast-"
 
 
 @dataclass(frozen=True)
-class Event:
+class AvoidedEvent:
     """The event that a formula avoids: a condition on the state, within a horizon. `path`: the path formula."""
 
     condition: Formula
@@ -52,7 +52,7 @@ class Event:
         return print_formula(Goal(WorldRef(), Probability(self.path)))
 
 
-def event_of(text: str) -> Event | None:
+def event_of(text: str) -> AvoidedEvent | None:
     """Return the event that a formula avoids; None if the goal is not of the form `P>=p [ G<=h CONDITION ]`."""
     formula = parse(text)
     goal = formula.goal if isinstance(formula, Regret) else formula
@@ -64,7 +64,7 @@ def event_of(text: str) -> Event | None:
     condition = path.arg.right
     while isinstance(condition, Not) and isinstance(condition.arg, Not):
         condition = condition.arg.arg
-    return Event(condition, path.arg.high, path) if _on_state(condition) else None
+    return AvoidedEvent(condition, path.arg.high, path) if _on_state(condition) else None
 
 
 def _on_state(formula: Formula) -> bool:
@@ -213,7 +213,7 @@ class Replay:
         """Return the number of a formula's alarms."""
         return len(self._alarms.get(spec.name, {}))
 
-    def rates(self, spec: FormulaSpec, event: Event, unsafe: Bools, shown: Shown | None = None) -> AlarmRates:
+    def rates(self, spec: FormulaSpec, event: AvoidedEvent, unsafe: Bools, shown: Shown | None = None) -> AlarmRates:
         """Return the rates of a formula's alarms. `unsafe`: whether the event's condition holds after each step.
 
         `shown`: None if states are not hidden.
@@ -228,7 +228,7 @@ class Replay:
         known = None if shown is None else shown.known
         return AlarmRates(summary_of(candidate, trace, self.recorded_paths(), unsafe, known))
 
-    def skill(self, event: Event, unsafe: Bools, shown: Shown | None = None) -> ForecastSkill:
+    def skill(self, event: AvoidedEvent, unsafe: Bools, shown: Shown | None = None) -> ForecastSkill:
         """Return the skill of the forecasts of an event. `unsafe`, `shown`: as in `rates`."""
         values = self._values.get(query_name(event), {})
         nothing = np.nan, np.nan
@@ -244,13 +244,13 @@ class Replay:
         return judge.skills(event.name, [event.horizon])[0]
 
 
-def with_forecasts(formulas: Sequence[FormulaSpec]) -> tuple[list[FormulaSpec], dict[str, Event]]:
+def with_forecasts(formulas: Sequence[FormulaSpec]) -> tuple[list[FormulaSpec], dict[str, AvoidedEvent]]:
     """Return the formulas with additional queries, and name -> event for each formula that has an event."""
     events = {spec.name: event for spec in formulas if (event := event_of(spec.text)) is not None}
     queries = {query_name(event): FormulaSpec(query_name(event), event.query, bands="off") for event in events.values()}
     return [*formulas, *queries.values()], events
 
 
-def query_name(event: Event) -> str:
+def query_name(event: AvoidedEvent) -> str:
     """Return the name of the query of an event."""
     return FORECAST + sha256(event.query.encode()).hexdigest()[:16]

@@ -23,7 +23,7 @@ from monitor.exact.forward.unroll import FIRST_COLUMN
 
 TRUE = 1
 
-Observed = tuple[int, int, int, float]
+ObservedTransition = tuple[int, int, int, float]
 """The pair observed at an offset (-1: none), its successor (-1: not observed), and the lower bound p* of its
 probability."""
 
@@ -91,7 +91,7 @@ def level(problem: IntervalProblem, offset: int, reached: Bytes, ahead: Floats, 
     fill(problem, offset, (-1, -1, -1, 1.0), reached, ahead, here)
 
 
-def observed_at(problem: IntervalProblem, states: Ints, actions: Ints, offset: int) -> Observed:
+def observed_at(problem: IntervalProblem, states: Ints, actions: Ints, offset: int) -> ObservedTransition:
     """Return the observation at an offset of the path."""
     if offset + 1 == len(states):
         return states[offset], actions[offset], -1, 1.0
@@ -109,7 +109,7 @@ def least_observed(rows: RowBounds, row: int, successor: int) -> float:
     return 0.0
 
 
-def choose_actions(problem: IntervalProblem, offset: int, seen: Observed, state: int) -> None:
+def choose_actions(problem: IntervalProblem, offset: int, seen: ObservedTransition, state: int) -> None:
     """Write the distribution [A] of the action in `state` to `problem.choice`."""
     s, a, _, _ = seen
     choice, phase = problem.choice, phase_at(problem.dynamics, offset)
@@ -135,14 +135,14 @@ def transition_at(problem: IntervalProblem, offset: int, column: int, state: int
     return transition
 
 
-def is_certain(problem: IntervalProblem, seen: Observed, state: int, action: int) -> bool:
+def is_certain(problem: IntervalProblem, seen: ObservedTransition, state: int, action: int) -> bool:
     """Return whether the pair and the model are as observed, so that the successor is as observed too."""
     s, a, s_next, _ = seen
     return s_next >= 0 and state == s and action == a and problem.dynamics.same_model
 
 
 def pair_values(
-    problem: IntervalProblem, seen: Observed, transition: int, state: int, action: int, ahead: Floats
+    problem: IntervalProblem, seen: ObservedTransition, transition: int, state: int, action: int, ahead: Floats
 ) -> tuple[float, float]:
     """Return the least and the greatest value of a pair over its rows."""
     _, _, s_next, least = seen
@@ -177,7 +177,7 @@ def pair_values(
     )
 
 
-def spread(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes, following: Bytes) -> None:
+def spread(problem: IntervalProblem, offset: int, seen: ObservedTransition, reached: Bytes, following: Bytes) -> None:
     """Mark in `following` [columns, S] all nodes of the next offset that can be reached from the nodes in `reached`."""
     _, _, s_next, _ = seen
     choice = problem.choice
@@ -201,7 +201,9 @@ def spread(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes
                         following[goal, problem.target.successors[k]] = 1
 
 
-def fill(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes, ahead: Floats, here: Floats) -> None:
+def fill(
+    problem: IntervalProblem, offset: int, seen: ObservedTransition, reached: Bytes, ahead: Floats, here: Floats
+) -> None:
     """Write the bounds of the reached nodes at an offset to `here` [columns, S, 2].
 
     `ahead` [columns, S, 2]: the bounds at the next offset.

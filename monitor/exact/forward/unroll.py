@@ -22,7 +22,7 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.logic import FALSE, TRUE, Automaton
 
-Transition = tuple[int, int, int, int]
+ColumnTransition = tuple[int, int, int, int]
 
 FIRST_COLUMN = 2
 """Smallest target that is a column. The target of a transition is FALSE, TRUE, or FIRST_COLUMN + a column."""
@@ -50,7 +50,7 @@ class Unrolled:
         self.ranges = np.zeros((1, len(label_sets), 2), dtype=np.int64)
         self._label_sets = label_sets
         self._columns: dict[tuple[int, int], int] = {}
-        self._merged: dict[tuple[int, int], list[Transition]] = {}
+        self._merged: dict[tuple[int, int], list[ColumnTransition]] = {}
 
     def extend(self, offsets: int) -> None:
         """Unroll at least `offsets` offsets, or up to the horizon.
@@ -68,7 +68,7 @@ class Unrolled:
                 if offset in self.obligations[column]:
                     self._add_transitions(offset, column, label_sets)
         self.ranges = np.zeros((len(self.obligations), len(self._label_sets), 2), dtype=np.int64)
-        transitions: list[Transition] = []
+        transitions: list[ColumnTransition] = []
         for key, merged in self._merged.items():
             self.ranges[key] = len(transitions), len(transitions) + len(merged)
             transitions += merged

@@ -134,8 +134,8 @@ Name = Annotated[str, Field(pattern=NAME)]
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 ActionKey = Annotated[str, BeforeValidator(str), Field(pattern=WORDS)]
 """Name or number of an action. YAML reads a number as `int`, so it is turned into text."""
-Words = Annotated[str, Field(pattern=WORDS)]
-Link = Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")]
+LabelWords = Annotated[str, Field(pattern=WORDS)]
+WebLink = Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")]
 Topic = Annotated[str, Field(max_length=512), AfterValidator(check_topic)]
 Host = Annotated[str, Field(pattern=HOST)]
 ShardText = Annotated[
@@ -147,7 +147,7 @@ MqttVersion = Annotated[
     BeforeValidator(lambda version: "5" if version == 5 and not isinstance(version, bool) else version),
     WithJsonSchema({"enum": [5, "5", "3.1.1"]}),
 ]
-Pattern = Annotated[str, Field(max_length=512), AfterValidator(check_pattern)]
+TopicPattern = Annotated[str, Field(max_length=512), AfterValidator(check_pattern)]
 Listen = Annotated[str, AfterValidator(check_listen)]
 
 

@@ -22,16 +22,16 @@ from monitor.sidecar.config.fields import (
     Every,
     Host,
     Identifier,
-    Link,
+    LabelWords,
     Listen,
     MqttVersion,
     Name,
-    Pattern,
     ShardText,
     Size,
     Topic,
+    TopicPattern,
     Url,
-    Words,
+    WebLink,
     as_text,
 )
 from monitor.sidecar.config.webhook import WebhookConfig
@@ -82,7 +82,7 @@ class MqttConfig(Section):
     """PEM file of the key of `certificate`, not encrypted. If absent, the file `certificate` also contains the key."""
     version: MqttVersion = "5"
     """MQTT version: `5` or `3.1.1`. If the broker refuses version 5, the monitor continues with 3.1.1."""
-    steps: Pattern = "agents/+/steps"
+    steps: TopicPattern = "agents/+/steps"
     """Topic on which agents publish their steps. The topic has exactly one `+`, which stands for the agent's name."""
     alerts: Topic = "cfmon/alerts"
     """Alerts are published on `<alerts>/<agent>/<formula>`."""
@@ -165,7 +165,7 @@ class AlarmConfig(Section):
     for_: Annotated[Count, Field(strict=True)] = setting(AlarmSpec, "for_", le=1_000_000, alias="for")
     keep: Count = setting(AlarmSpec, "keep", le=1_000_000)
     severity: Name = setting(AlarmSpec, "severity")
-    runbook: Link | None = setting(AlarmSpec, "runbook")
+    runbook: WebLink | None = setting(AlarmSpec, "runbook")
     when: AlarmWhen | None = setting(AlarmSpec, "when")
     step: Annotated[float, Field(allow_inf_nan=False)] = setting(AlarmSpec, "step")
     only_if: AlarmOnlyIf | None = setting(AlarmSpec, "only_if")
@@ -242,7 +242,7 @@ class HttpConfig(Section):
     """Address and port of the page, the metrics and the probes."""
     token_file: Path | None = None
     """A file that contains the required bearer token."""
-    url: Link | None = None
+    url: WebLink | None = None
     """Public address of the page, for links in alerts. If absent, links use `listen`, unless it means all addresses."""
     hosts: Annotated[tuple[Host, ...], Field(max_length=100)] = ()
     """Further host names accepted in the `Host` header, for requests that come through a proxy."""
@@ -324,9 +324,9 @@ class Config(BaseSettings):
     """How much of an agent's past is kept."""
     formulas: Annotated[tuple[FormulaConfig, ...], Field(min_length=1, max_length=1000)]
     """The formulas to monitor."""
-    labels: Annotated[dict[Name, Words], Field(max_length=1000)] = {}
+    labels: Annotated[dict[Name, LabelWords], Field(max_length=1000)] = {}
     """Label of the model -> words for it in the sentences of alerts, for example `death: "the patient dies"`."""
-    actions: Annotated[dict[ActionKey, Words], Field(max_length=1000)] = {}
+    actions: Annotated[dict[ActionKey, LabelWords], Field(max_length=1000)] = {}
     """Name of an action (its number if actions have no names) -> words for the action in texts for people, for example
     `10: "fluids low, vasopressor 2"`.
     """

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 MOST = 512
 """Maximum number of points, which take 12 KB for each agent and formula, and of ends of episodes, which take 4 KB."""
 
-Point = tuple[float, float, float]
+CurvePoint = tuple[float, float, float]
 """Seconds since the epoch, the agent's own value, the alternative's value; NaN for no value."""
 
 
@@ -81,10 +81,10 @@ class Curve:
         kept = (older + points[half:])[-(self._most * 3 // 4 + 1) :]
         self._columns = tuple(array("d", column) for column in zip(*kept, strict=True))  # type: ignore[assignment]
 
-    def _merged(self, points: list[Point], following: Point | None = None) -> Iterator[Point]:
+    def _merged(self, points: list[CurvePoint], following: CurvePoint | None = None) -> Iterator[CurvePoint]:
         """Merge neighbours, but no value beside a hole. `following`: the point after these, if there is one."""
         missing = [math.isnan(value) for _, value, _ in [*points, *([] if following is None else [following])]]
-        waiting: Point | None = None
+        waiting: CurvePoint | None = None
         for n, point in enumerate(points):
             beside = not missing[n] and any(missing[max(n - 1, 0) : n + 2])
             if waiting is not None and not beside and math.isnan(waiting[1]) == missing[n]:
@@ -99,7 +99,7 @@ class Curve:
         if waiting is not None:
             yield waiting
 
-    def _worse(self, one: Point, two: Point) -> Point:
+    def _worse(self, one: CurvePoint, two: CurvePoint) -> CurvePoint:
         return two if math.isnan(two[1]) or (two[1] <= one[1]) == self._low else one
 
 

@@ -26,7 +26,7 @@ from monitor.types.notices import Blind, Contradictions, Deviates, Judged, Refre
 from monitor.types.stream_events import BlindReason, Episode
 from monitor.types.verdicts import Recourse, Verdict
 
-State = Literal["firing", "pending", "blind", "unknown", "fine"]
+FormulaState = Literal["firing", "pending", "blind", "unknown", "fine"]
 """State of a formula for an agent: its alarm is `firing` or `pending`; or it is `blind`; or there is no decided verdict
 (`unknown`); or none of these (`fine`)."""
 
@@ -194,7 +194,7 @@ def _both(value: float | None, bounds: tuple[float, float] | None) -> dict[str, 
     return {"value": finite(value), "bounds": None if bounds is None else [finite(bound) for bound in bounds]}
 
 
-def state_of(row: FormulaStatus) -> State:
+def state_of(row: FormulaStatus) -> FormulaState:
     """Return the state of a formula for an agent. A blind formula whose alarm fires is `firing`."""
     if row.alarm == "firing":
         return "firing"

@@ -16,8 +16,8 @@ from monitor.sidecar.sinks.reliability import Reliability, counted, with_diagram
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.sinks.status_document import (
     AgentStatus,
+    FormulaState,
     FormulaStatus,
-    State,
     blind_groups,
     contradictions_of,
     deviation_of,
@@ -201,7 +201,7 @@ class StatusView:
         return {
             **lists,
             "count": counts,
-            "states": {state: states[state] for state in get_args(State)},
+            "states": {state: states[state] for state in get_args(FormulaState)},
             "lag": None if lag is None else {"agent": lag[1], "seconds": lag[0]},
             "formulas": self.formulas(),
         }
@@ -223,7 +223,7 @@ class StatusView:
             for (query, row), formula in zip(self._rows(agent), shown["formulas"], strict=True):
                 formula |= {"text": query.spec.text, "curve": row.curve.columns(), **explained(name, query, row)}
         shown = with_diagrams(shown, forecasts)
-        shown["formulas"].sort(key=lambda formula: get_args(State).index(formula["state"]))
+        shown["formulas"].sort(key=lambda formula: get_args(FormulaState).index(formula["state"]))
         return {**shown, "known": True, **listed, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("sklearn")
 
-from monitor.authoring.dynamics.fits import KINDS, Kind, fitted
+from monitor.authoring.dynamics.fits import KINDS, FitKind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.policy.network import open_session
 
@@ -27,7 +27,7 @@ def truth(given: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_graph_computes_its_fit(kind: Kind) -> None:
+def test_a_graph_computes_its_fit(kind: FitKind) -> None:
     seen, new = points(2_000), points(3_000)
     fit = fitted(kind, np.column_stack([*seen.values()]), truth(seen) + RNG.normal(size=(2_000, 2)), seed=0)
     graph = GraphWriter({name: each.shape[1] for name, each in seen.items()})
