@@ -19,7 +19,7 @@ Signs = npt.NDArray[np.int8]
 Words = npt.NDArray[np.uint64]
 
 Array = TypeVar("Array", bound=AnyArray)
-"""Type of an array: a function that takes an `Array` and returns an `Array` keeps its element type."""
+"""Type of an array. A function from `Array` to `Array` keeps the element type."""
 
 
 def longer(array: Array, length: int) -> Array:

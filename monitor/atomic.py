@@ -38,8 +38,8 @@ def write_file(path: Path, content: bytes) -> None:
 def write_files(folder: Path, contents: Mapping[str, bytes], *, mode: int | None = None, tidy: bool = True) -> None:
     """Write or replace files in order, each atomically and durably.
 
-    An error while the contents are written leaves all files as they were. The disk receives all contents before this
-    function waits for the first, so the files share transactions of the file system.
+    An error while contents are written changes no file. All contents are sent to the disk before the first is waited
+    for, so the files share its transactions.
 
     Args:
         folder: folder of the files.

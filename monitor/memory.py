@@ -18,8 +18,8 @@ MEMORY: Final = 1 << 30
 def bounded(path: Path, memory: int | None = None) -> Iterator[None]:
     """Limit the bytes that the block may add to the process's memory. Raises RecordingError if it needs more.
 
-    `memory`: maximum bytes; None: `MEMORY`. The limit is on the address space of the whole process. Without it, a
-    reader that trusts the sizes in a file would allocate whatever the file declares.
+    `memory`: None means `MEMORY`. Readers allocate the sizes that a file declares. The limit is on the address space of
+    the whole process.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     memory = MEMORY if memory is None else memory

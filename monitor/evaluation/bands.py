@@ -179,9 +179,9 @@ def with_credible(  # noqa: PLR0917 - a verdict, what it answers, and its bands
     now: Sequence[Samples] | None,
     level: float,
 ) -> Verdict:
-    """Return the verdict with credible bands at `level`, from the values over drawn models.
+    """Return the verdict with credible bands at `level`.
 
-    `credible`: values of each goal. `effect`: values of the effect of `regret`. `now`: values of `goals_now`.
+    Values over drawn models: `credible` of each goal, `effect` of the effect of `regret`, `now` of `goals_now`.
     """
     ends = (*now[0].band(level), *now[1].band(level)) if now else None
     if not credible:

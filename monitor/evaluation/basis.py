@@ -1,6 +1,4 @@
-"""Recorded support of a value on a learned model: the recorded steps that it rests on (`RestsOn`).
-
-It includes how much of the value depends on pairs (state, action) that were rarely or never recorded.
+"""Recorded support of a value on a learned model: the recordings that it rests on (`RestsOn`).
 
 Definitions: docs/semantics.md, section 13.6.
 """

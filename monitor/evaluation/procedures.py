@@ -38,7 +38,7 @@ from monitor.types.specs import Sampling
 from monitor.types.verdicts import Drawn
 
 Draw = Callable[[range], Floats]
-"""Function that returns the outcomes [n] of the particles with the given n numbers."""
+"""Function from the numbers of n particles to their outcomes [n]."""
 Procedure = Sprt | TSprt | RegionBets | ThresholdBets
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14

@@ -25,7 +25,7 @@ def simulated_scene(
 ) -> Simulated:
     """Return a simulator with its policies and other models.
 
-    Raises PolicyError for a policy that needs enumerated states; ConfigError for an enumerated other model.
+    Raises PolicyError or ConfigError if a policy or a model needs enumerated states.
     """
     others: dict[str, Simulator | VectorSimulator] = {}
     for name, other in models.items():

@@ -24,7 +24,7 @@ from monitor.model.unpack import MAX_DIRECTORY_BYTES, check_directory, read_memb
 
 EVIDENCE: Final = re.compile(r"evidence/([0-9a-f]{32})")
 DATE: Final = (1980, 1, 1, 0, 0, 0)
-"""Date of all members, the earliest of the zip format; it is fixed, so that equal evidence gives equal bytes."""
+"""Date of all members, the earliest of the zip format. So equal evidence gives equal bytes."""
 
 MAX_MEMBERS: Final = 1100
 """Maximum number of members: evidence, signature, and about a thousand models and policies."""

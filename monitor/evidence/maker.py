@@ -1,8 +1,7 @@
 """Make the evidence of alarms and judged takeovers.
 
 Most of a document is the same for every alarm of a monitor (models, manifests, versions), for every alarm in a state
-(the policies' choices there), or for every alarm on a shared verdict. These parts are packed once; the other parts are
-packed for each alarm.
+(the policies' choices there), or for every alarm on a shared verdict. These parts are packed once.
 """
 
 from __future__ import annotations

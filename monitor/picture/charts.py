@@ -31,7 +31,7 @@ class Compared(Protocol):
 
 
 def ink_of(branch: Compared) -> str:
-    """Return the colour of a world. Worlds also differ in their dashes."""
+    """Return the colour of a world."""
     return NOMINAL if branch.nominal else ALTERNATIVE
 
 

@@ -31,10 +31,7 @@ def learned_in_words(alarm: Explanation, model: MDP) -> list[str]:
 
 
 def _different(alarm: Explanation) -> list[ComparedWorld]:
-    """Return the compared worlds; for a difference of two worlds, only one of them.
-
-    Both have the difference's value and bands.
-    """
+    """Return the compared worlds; only one of them for a difference, because both have its value and bands."""
     if alarm.difference:
         return [replace(alarm.branches[0], name="difference")]
     return list(alarm.branches)

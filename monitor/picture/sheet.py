@@ -26,9 +26,7 @@ NUMBERS: Final = 52.0
 """Width of the numbers and names to the left of the charts, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
-"""Number of steps to which a picture is cut. Steps before the first intervention and after the alarm are left out.
-
-The steps from the first intervention up to the alarm are always drawn, even if there are more of them.
+"""Number of steps to which a picture is cut. Only steps before the first intervention or after the alarm are left out.
 """
 MOST_LINES: Final = 4
 """Largest number of intervals between ticks on the vertical axis."""

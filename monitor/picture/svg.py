@@ -1,8 +1,7 @@
 """A small writer of SVG. Shapes are in the order of drawing, every text is escaped, and every number is short.
 
-Colours, dashes and hatches are chosen so that the picture also works in black and white and for colour-blind readers.
-Elements that differ in colour also differ in line or pattern. The colours are from Okabe & Ito, "Color Universal
-Design" (2008).
+Elements that differ in colour also differ in line or pattern, for print in black and white and for colour-blind
+readers. The colours are from Okabe & Ito, "Color Universal Design" (2008).
 """
 
 from __future__ import annotations

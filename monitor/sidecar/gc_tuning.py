@@ -13,9 +13,8 @@ COLLECT: Final = (500, 1, 500_000)
 The youngest generation is searched once 500 more objects were created than freed. The middle generation is searched at
 every second of these searches, and all objects after 500,000 searches of the middle generation. Each freed old object
 lowers the difference too, so many more than 500 objects may be young. With a threshold of 20,000, a search of the young
-objects of a thousand agents took up to 140 ms; with 500 it takes up to 3 ms. With both thresholds, each surviving
-object is searched twice. A search of all 280,000 objects of a thousand agents takes 0.2 s; at 10,000 steps a second it
-happens once an hour.
+objects of a thousand agents took up to 140 ms; with 500 it takes up to 3 ms. A search of all 280,000 objects of a
+thousand agents takes 0.2 s; at 10,000 steps a second it happens once an hour.
 """
 
 
@@ -25,7 +24,7 @@ def collector_at_ease() -> Iterator[None]:
 
     The loaded modules have more than a hundred thousand objects, which are never freed. A search of these objects stops
     every thread for a tenth of a second, so they are frozen (left out of searches). Reference counting frees the
-    objects of a processed message or of a forgotten agent. Searches find almost nothing, so only their pauses matter.
+    objects of a processed message or of a forgotten agent, so searches find almost nothing.
     """
     before = gc.get_threshold()
     gc.collect()

@@ -21,10 +21,7 @@ MAX_KINDS: Final = 10_000
 
 
 class RateLimitedLog:
-    """Log for entries that may occur with each message. Each kind is logged once a minute; the rest at level debug.
-
-    Metrics contain the counts; the log contains examples.
-    """
+    """Log for entries that may occur with each message. Each kind is logged once a minute; the rest at level debug."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log

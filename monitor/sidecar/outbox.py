@@ -39,8 +39,7 @@ class Outbox:
     A message first gets a number, under which it can be stored, and is then put into the queue. All published messages
     are retained, so in the end only the newest message of a topic matters. Beyond `limit`, older messages of the topics
     with the most messages are dropped; they are logged, and `given_up` is called with their count. The limit bounds
-    memory (some 200 MB). An outage that reaches this limit also overflows the broker's queue of steps. `receiver`: name
-    of the receiver, for the log.
+    memory (some 200 MB). `receiver`: name of the receiver, for the log.
     """
 
     def __init__(

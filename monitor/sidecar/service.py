@@ -64,10 +64,7 @@ CHECKS: Final = 60
 
 
 def make_client_id(loaded: Loaded) -> str:
-    """Return the configured client id, or else an id made of the host name and the configuration's digest.
-
-    Sidecars on different hosts, or with different configurations, then have different ids.
-    """
+    """Return the configured client id, or else an id made of the host name and the configuration's digest."""
     if loaded.config.mqtt.session is not None:
         return loaded.config.mqtt.session
     host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:40] or "cfmon"

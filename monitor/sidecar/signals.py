@@ -13,7 +13,7 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
     A shell without job control starts `cfmon run ... &` with SIGINT ignored (POSIX.1-2017, Shell Command Language,
     2.11), so that Ctrl-C ends the script in the foreground and not the processes in the background. A handler for
-    SIGINT would let this Ctrl-C end a background monitor by mistake. SIGTERM always ends the monitor.
+    SIGINT would let this Ctrl-C end a background monitor by mistake.
     """
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)

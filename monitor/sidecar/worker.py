@@ -59,7 +59,7 @@ class Worker:
     Other tasks do not run during a batch.
 
     `acknowledge` acknowledges messages to the broker; the link sets it. `setting` returns the `SnapshotSetting` at
-    given ticks. Without a store, no state is kept.
+    given ticks.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Worker:
         """Process batches of messages, and evaluate whenever the inbox is woken, until `stop` is set.
 
         Waiting steps are not lost: `end` writes accepted steps to the store, and the broker still has the other steps,
-        which are not acknowledged. The next process continues with both.
+        which are not acknowledged.
         """
         while True:
             # `sleep(0)` lets the network run. `wait` has no timeout: that would cost a task for each single message.

@@ -20,8 +20,8 @@ LEVEL: Final = 0.001
 NOISE_APART: Final = 0.05
 FORECAST_APART: Final = 0.1
 RELATED: Final = 0.1
-"""A significant correlation counts only if it is larger than this, and a significant difference from the uniform
-distribution function only if it is larger than `NOISE_APART` or `FORECAST_APART`."""
+"""Significant correlations count only above this, significant distances from uniform only above `NOISE_APART` or
+`FORECAST_APART`."""
 HORIZON: Final = 10
 DRAWS: Final = 200
 FORECASTS: Final = 500

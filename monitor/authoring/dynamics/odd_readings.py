@@ -2,7 +2,7 @@
 
 The identifier compares a reading with the median of a window of rows (Pearson 2002, "Outliers in process modeling and
 identification"). It usually puts the median in place of an odd reading. Here the steps from and to an odd reading are
-left out, and nothing is put in its place. A shock that lasts is never odd.
+left out. A shock that lasts is never odd.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from monitor.model.annotations import Valuation
 from monitor.user_code import explained
 
 REPEATS: Final = 3
-"""How often each step is taken from its snapshot, each time with differently seeded generators."""
+"""How often each step is taken from its snapshot."""
 
 Labeller = Callable[[Any], Iterable[str]]
 
@@ -61,7 +61,7 @@ class CopySimulator:
         self._copies = _can_be_copied(environment)
 
     def starts(self) -> list[Arrival]:
-        """Return the state after each reset. All of them are equally likely."""
+        """Return the states after the resets, all equally likely."""
         return [self.reset(seed) for seed in self._seeds]
 
     def reset(self, seed: int) -> Arrival:

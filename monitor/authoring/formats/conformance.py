@@ -4,8 +4,6 @@ The model is built from the table. An option such as Taxi's `fickle_passenger` c
 table, so values computed on the model would be those of another environment. Therefore the environment is run for
 several thousand steps and compared with the table. Each step must be an entry of the table (successor, `terminated` and
 reward), and the frequencies of the entries are tested at level `ALPHA` (`monitor.statistics.model_betting`).
-
-Deviations that do not occur in these steps are not found.
 """
 
 from __future__ import annotations

@@ -20,10 +20,9 @@ for a state of the file, if the observation of this state depends on how the sta
 `left after listen`, `left after open`. Actions after which a state has the same observations share one hidden state,
 which is named after the first of these actions. The model has only hidden states that can be reached from the start.
 
-The model has one observation more than the file. The last observation is *nothing yet*, and only the states at the
-start have it. A reward that depends on the observation is replaced by its mean over the possible observations;
-`reward_spread` is the largest distance from the mean. Discount and `values` are ignored, because no formula depends on
-them.
+The model has one more observation, the last: *nothing yet*, which only the states at the start have. A reward that
+depends on the observation is replaced by its mean over the possible observations; `reward_spread` is the largest
+distance from the mean. Discount and `values` are ignored, because no formula depends on them.
 
 Source: pomdp.org, "POMDP File Format".
 """

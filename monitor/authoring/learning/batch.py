@@ -308,7 +308,7 @@ def typed(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
 def _with_missing(values: Sequence[object], known: str | None) -> AnyArray | None:
     """Return numbers and Booleans as floats, NaN if missing.
 
-    Return None if there are other values, or if all are missing and the kind of the column is not `known`.
+    None if there are other values, or if all are missing and `known` is None.
     """
     blank = [None if _is_mark(value) else value for value in values]
     if known is None and not any(value is not None for value in blank):

@@ -47,11 +47,11 @@ Z: Final = 3.0
 
 @dataclass(frozen=True)
 class Gain:
-    """Mean log likelihood of held-out steps under a prediction, in nats a step.
+    """Mean log likelihood of held-out steps under a prediction, against the prediction from state and action.
 
-    It is compared with the prediction from state and action. `name`: the data that the prediction uses. `difference`,
-    `error`: mean of the difference and its standard error by paths. `detects`: for a history, the information in nats a
-    step that would be found `real` with probability `POWER`.
+    All numbers are in nats a step. `name`: the data that the prediction uses. `difference`, `error`: mean of the
+    difference and its standard error by paths. `detects`: for a history, the information that would be found `real`
+    with probability `POWER`.
     """
 
     name: str
@@ -405,7 +405,7 @@ def _far(count: int, predicted: float, frequency: float) -> bool:
 def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
     """Return the states of each held-out path, and whether the path ends with the end of an episode.
 
-    A path is cut where a step does not begin in the state in which the previous step ended.
+    A path is cut where a step begins in another state than the one in which the previous step ended.
     """
     if not len(held.state):
         return []

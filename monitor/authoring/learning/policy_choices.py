@@ -27,8 +27,8 @@ MOST_MIXED: Final = 0.1
 """Largest fraction of the steps that are in mixed states if the model is good.
 
 If a policy chooses between two actions, its most frequent choice in a mixed state differs from the policy on at most
-half of the rows, and in any other state on at most the fraction `FEW`. So at this limit, the most frequent choices
-differ from the policy on at most 9.5 % of the steps.
+half of the rows, and in any other state on at most the fraction `FEW`. So at this limit, these choices differ from the
+policy on at most 9.5 % of the steps.
 """
 
 ROWS: Final = 40_000

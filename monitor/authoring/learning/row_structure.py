@@ -24,9 +24,7 @@ OPEN: Final = 0.05
 
 MOSTLY: Final = 0.95
 """A rule, such as that a column rises from row to row, counts as true if it holds in at least this fraction of the
-rows.
-
-A few rows may be wrong.
+rows, because a few rows may be wrong.
 """
 
 LIMITED: Final = 0.2

@@ -1,4 +1,4 @@
-"""Counts of transitions, visits, labels and rewards. Memory grows only with the different transitions and states."""
+"""Counts of transitions, visits, labels and rewards."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Recurrent agents of sb3-contrib (RecurrentPPO) as ONNX networks with named states.
 
-An agent with memory cannot be compared in every state. So such an agent is compared on random sequences of observations
-over several episodes. At the start of an episode, the agent's own `predict` must have forgotten the previous episode.
+An agent with memory cannot be compared in every state, so it is compared on random sequences of observations over
+several episodes. At the start of an episode, the agent's own `predict` must have forgotten the previous episode.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ class RowFunction:
         """Return the function's results on rows: actions [k], or scores or probabilities [k, A].
 
         `model`: gives the actions. The function is called once for each different row, and not if a column that it
-        reads is missing. Rows on which it fails or does not return an action are also left out, if the limit allows so
-        many rows. Raises PolicyError if the limit does not allow so many rows, if no row is left, or if the function
-        returns different results for the same row.
+        reads is missing. Rows on which it fails or does not return an action are also left out. Raises PolicyError if
+        these are more than the limit allows, if no row is left, or if the function returns different results for the
+        same row.
         """
         names = self.columns or tuple(rows.columns)
         keys = list(zip(*(rows.columns[name] for name in names), strict=True))

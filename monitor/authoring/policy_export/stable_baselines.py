@@ -151,10 +151,7 @@ def loaded_agent(algorithm: str, source: str) -> Anything:
 
 
 def seeing(agent: Anything, model: MDP) -> MDP:
-    """Return the model with one-hot observations, if it has no observations and the agent sees the number of the state.
-
-    The monitor gives a network the same observations.
-    """
+    """Return the model with one-hot observations if it has no observations and the agent sees the state's number."""
     from gymnasium.spaces import Discrete  # noqa: PLC0415 - of stable-baselines3
 
     space, states = agent.observation_space, model.states
@@ -301,9 +298,8 @@ def as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None,
     """Return a sentence on the assumed normalisation of observations, or nothing if the agent shows how it was trained.
 
     An agent keeps the last observation of its training, and also the raw observation of the environment. On-policy
-    algorithms keep the raw one only under VecNormalize. Raises PolicyError if the agent learned under VecNormalize and
-    the request does not give the statistics, or if the agent learned without VecNormalize and the request gives
-    statistics.
+    algorithms keep the raw one only under VecNormalize. Raises PolicyError if the request lacks the statistics of an
+    agent that learned under VecNormalize, or gives statistics for another agent.
     """
     from gymnasium.spaces import Box  # noqa: PLC0415 - of stable-baselines3
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: PLC0415 - likewise

@@ -1,7 +1,7 @@
 """Calibration of the belief: if the belief gives a state some probability, how often is this the true state?
 
 The belief at a step is filtered, not smoothed: it is the distribution of the state given all observations and actions
-up to this step, as in `Verdict.belief`. True states are only compared with the belief, so they change no belief.
+up to this step, as in `Verdict.belief`. True states are only compared with the belief.
 
 Each true state depends on the previous one, so the outcomes of one episode are not independent. Given the observations,
 they are no martingale either. But consider the first state of an episode whose probability is in a given tenth. The

@@ -49,10 +49,10 @@ def guarded(
 ) -> list[Guarded]:
     """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
-    The first result is without a guard. The next results are for the lengths in `HOLDS`. The results are exact in the
-    model, as a Markov chain of the state and the remaining steps of the takeover. The alarm is assumed to fire if the
-    agent's own policy misses the formula's threshold from now on. The alarm then wants a takeover if the fallback meets
-    this threshold. Earlier observations and the monitor's delay are ignored. `policies`: as for `monitor.values`, with
+    The first result is without a guard, the others are for the lengths in `HOLDS`. The results are exact in the model,
+    as a Markov chain of the state and the remaining steps of the takeover. The alarm is assumed to fire if the agent's
+    own policy misses the formula's threshold from now on. The alarm then wants a takeover if the fallback meets this
+    threshold. Earlier observations and the monitor's delay are ignored. `policies`: as for `monitor.values`, with
     `nominal` and `fallback`.
     """
     goal = f'P=? [ G<={candidate.horizon} !"{candidate.label}" ]'

@@ -51,10 +51,10 @@ def guarded_in_world(
 ) -> list[Guarded]:
     """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
-    The first result is without a guard. The next results are for the lengths in `HOLDS`. Episodes are simulated in the
-    world. `table` is the world as a table over recorded states, with the policies on this table. The alarm is assumed
-    to fire if it fires in the nearest state of the table, by the rules of `hold.guarded`. Inputs are resampled from the
-    first inputs of a path, if the world resamples.
+    The results are those of `hold.guarded`, for episodes simulated in the world. `table` is the world as a table over
+    recorded states, with the policies on this table. The alarm is assumed to fire if it fires in the nearest state of
+    the table, by the rules of `hold.guarded`. Inputs are resampled from the first inputs of a path, if the world
+    resamples.
     """
     paths, numbers = recorded
     first = np.array([path.states[0] for path in paths])

@@ -27,7 +27,7 @@ from monitor.types.specs import Sampling, StreamSettings, TrustSettings
 from monitor.worlds import CheckedWorld
 
 ERROR: Final = 0.1
-"""Half-width of the interval at which sampling of a value stops. Values near 0 and 1 are more precise."""
+"""Half-width of the interval at which sampling of a value stops."""
 
 
 def measured_in_world(

@@ -105,7 +105,7 @@ def shown_in(
     """
     of = np.repeat(condition, np.diff(emissions.indptr))
     some, other = (np.bincount(emissions.observed[each], minlength=emissions.signals) > 0 for each in (of, ~of))
-    # the entry after those of all observations is for a missing observation, which shows nothing
+    # the last entry is for a missing observation, which shows nothing
     always, never = (np.append(one & ~two, values=False) for one, two in ((some, other), (other, some)))
     true = np.array([-1 if state is None else state for state, _ in steps], np.int64)
     seen = np.array([emissions.signals if signal is None else signal for _, signal in steps], np.int64)

@@ -2,7 +2,6 @@
 
 The existing codecs support only one version (mqtt5: only 5), or read one packet at a time (paho: 14 us for a PUBLISH
 and its acknowledgement). In one call, this codec reads all bytes that have arrived, at about 1 us per message.
-The package mqtt5, in Rust, takes the same time, most of it to create Python values.
 """
 
 from __future__ import annotations

@@ -40,9 +40,8 @@ STEADY: Final = 1.0
 sidecars with the same client id would disconnect each other many times a second."""
 
 WINDOW: Final = 5_000
-"""Maximum number of published messages in flight, if the broker accepts so many. While the inbox is full,
-nothing is read, so the broker's acknowledgements wait behind the steps that it sent earlier. With a window of 500, no
-alert was sent during that time."""
+"""Maximum number of published messages in flight, if the broker accepts so many. While the inbox is full, nothing is
+read, so the broker's acknowledgements wait behind the steps that it sent earlier."""
 
 GOODBYE: Final = 1.5
 """Seconds to send the last messages and DISCONNECT. Messages not sent by then are sent after the restart."""

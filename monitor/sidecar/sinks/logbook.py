@@ -1,7 +1,7 @@
 """Log what is monitored, each change of an alarm, and which formulas become blind or can be evaluated again.
 
 A new revision of a firing alarm is logged at level debug, because the alert and the page show it. Every entry is a
-sentence. In a JSON log, the parts of the sentence are also fields.
+sentence, whose parts are also fields in a JSON log.
 """
 
 from __future__ import annotations

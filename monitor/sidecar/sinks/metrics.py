@@ -148,7 +148,7 @@ class Metrics:
     def adopt(self, watched: Watched) -> None:
         """Continue with another configuration. Counters continue; new counters start at 0.
 
-        The series of removed formulas are removed. A formula whose severity changed gets new series.
+        Removed formulas lose their series, and a formula whose severity changed gets new ones.
         """
         severity = _severities(watched)
         gone = {name: level for name, level in self._severity.items() if severity.get(name) != level}

@@ -28,8 +28,8 @@ from monitor.types.specs import FormulaSpec
 _T = TypeVar("_T")
 _K = TypeVar("_K", str, int)
 HEAD: Final = 2 * SIZE
-"""Number of bytes before the content of a setting (for transaction number and checksum of all rows) or of events (for
-checksum of all rows and chain)."""
+"""Number of bytes before the content of a setting (transaction number, checksum of all rows) or of events (checksum of
+all rows, chain)."""
 
 APPLICATION: Final = 0x63666D6E
 """SQLite's `application_id`: `cfmn`."""

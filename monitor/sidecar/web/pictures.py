@@ -1,7 +1,6 @@
 """Pictures of alarms for the status page, each drawn by its own process.
 
-Drawing takes a second of processor time or more. Drawing in a thread would delay verdicts. A process does not delay
-them, and it can be killed.
+Drawing takes a second of processor time or more, and would delay verdicts in a thread. A process can also be killed.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Sender:
     Args:
         name: name of the webhook.
         config: settings of the webhook.
-        outbox: posts of the webhook. An agent's first post is repeated until it is accepted, so posts arrive in order.
+        outbox: posts of the webhook.
         settled: called when the store should drop a post.
         report: called with each result and the number of posts that have it.
         clock: its wall time is compared with the time of the alarm's change.
