@@ -6,7 +6,7 @@ and numbers are. The details are the counterfactual, other possible decisions, a
 
 The numbers are the numbers of the verdict. They are rounded to two decimals, or to more if these are needed to
 distinguish a value from the threshold it misses. All numbers in one summary have the same number of decimals if there
-is room. Quotes are from the user's formula.
+is room.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Values of obligations for requested states only, computed from the states reachable within the horizon.
 
 This is used if a table over all states would be too large, or would be used only once. A forward pass finds the
-reachable cells and their states; a backward pass computes the values. Values are cached for later queries, up to a
-limit.
+reachable cells and their states; a backward pass computes the values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Outcomes of other decisions on an observed path (docs/semantics.md, sections 14.3 and 14.4).
-
-One backward pass computes values, plans and effects. A second pass computes degrees of responsibility.
-"""
+"""Outcomes of other decisions on an observed path (docs/semantics.md, sections 14.3 and 14.4)."""
 
 from __future__ import annotations
 

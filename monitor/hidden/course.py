@@ -1,7 +1,6 @@
 """Distribution of a world's hidden state at each step, given the whole path. It is used for pictures.
 
-Values do not need this distribution, because weights carried forward are enough for values. Here, a smoother multiplies
-these weights by the probability of later observations.
+A smoother multiplies the weights carried forward by the probability of later observations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Values beyond the observed path under a recurrent network, over pairs (state, memory) that are found on demand.
 
 The memories are the actual memories of the network after each possible observation, with equal memories merged. So the
-values are exact. If there are too many pairs, LimitError is raised.
+values are exact.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recurrent networks as policies: ONNX files with named inputs and outputs for the memory.
 
 A memory consists of the numbers in all state tensors. Each new memory gets an index; equal memories have the same
-index. So the rest of the package treats a memory like the memory of a controller. Memories are not listed beforehand.
+index. So the rest of the package treats a memory like the memory of a controller.
 """
 
 from __future__ import annotations

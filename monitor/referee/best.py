@@ -147,7 +147,7 @@ class Deciding:
     def first(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
         """Return the first changed decision of the best plan with `changes` changes, made as late as possible.
 
-        Before this decision, the path is the observed one. The decision is at the first observed pair at which a
+        The decision is at the first observed pair at which a
         changed decision is better than the unchanged one. Among equally good actions, the action with the lowest number
         is chosen. Return None if no change is better.
         """

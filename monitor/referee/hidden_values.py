@@ -12,8 +12,7 @@
 4. If no other policy is in force, the observed action is taken in the true state, even if the policy would not take
    it. This requires that the policy's counterfactual memory equals its true memory.
 
-Nodes are found forwards and evaluated backwards. No weight of a pair of states is carried forwards, and there is no
-automaton.
+Nodes are found forwards and evaluated backwards.
 
 Definition: docs/semantics.md, section 16.3.
 """

@@ -241,7 +241,7 @@ class SpecError(ConfigError):
 
 
 def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int) -> Query:
-    """Parse and check a formula. Every formula to monitor is read here.
+    """Parse and check a formula to monitor.
 
     Args:
         spec: the formula and its alarm.

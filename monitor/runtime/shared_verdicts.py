@@ -1,8 +1,7 @@
 """Exact verdicts shared by agents with the same recent path.
 
-An exact verdict depends only on the newest pairs of a path, as far back as its formula looks, and not on the agent. So
-in a fleet on a small model the same verdict is needed again and again. A shared verdict has the same bits as a new
-verdict.
+An exact verdict depends only on the newest pairs of a path, as far back as its formula looks, and not on the agent. A
+shared verdict has the same bits as a new verdict.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ It is *followed* until the horizon of a goal has passed. Then two outcomes are c
 
 Both are the quantities of one verdict. On a table they are exact, with bounds over causal models if the formula asks
 for bounds. In a world with numbers they are sampled where noise is unknown, and tested like other verdicts of a stream.
-Evidence re-derives them like the quantities of any verdict. The goals come from the formulas that name the policy: in
-`regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
+The goals come from the formulas that name the policy: in `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q
+judges the takeovers by `fallback`.
 
 A takeover is judged only when the whole horizon has passed or the episode has terminated, even if the goal is decided
 earlier, because the decision to count a takeover must not depend on its outcome. For the same reason, no takeover is

@@ -1,9 +1,8 @@
 """Evaluation by sampling: noise is a function of a counter, and moves particles through counterfactual worlds.
 
 Sampling is used for models that cannot be enumerated, and as a check of the exact engine.
-`Sampler(scene, seed).outcomes(goal, path, particles)` returns the outcome of a query in each sampled world.
-`monitor.statistics` makes decisions from these outcomes. A scene is an enumerated model (`Enumerated`) or a simulator
-(`Simulated`).
+`Sampler(scene, seed).outcomes(goal, path, particles)` returns the outcome of a query in each sampled world. A scene is
+an enumerated model (`Enumerated`) or a simulator (`Simulated`).
 """
 
 from monitor.sampled.decisions import Decisions, as_decisions

@@ -104,8 +104,7 @@ class ConfidenceSequence:
         """Return the intersection of the intervals after each of the values [N].
 
         More values can only shrink the interval. With probability at most alpha, the interval misses the mean, and may
-        be empty. The ends are found by bisection, because the wealth of `up` decreases and the wealth of `down`
-        increases from point to point. Raises InputError if a value is outside [lo, hi].
+        be empty. Raises InputError if a value is outside [lo, hi].
         """
         seen = unit_array(values, self.lo, self.hi)
         if not seen.size:

@@ -4,7 +4,7 @@ At every transition the test bets against the model, at the model's own odds. Fr
 a distribution q over the same successors. The observed s' multiplies the wealth of the bet by q(s') / p(s'). If the
 model is correct, this factor is 1 on average for every q, so the wealth is a nonnegative martingale. By Ville's
 inequality, P(the wealth reaches 1/alpha at any time) <= alpha. When the wealth reaches 1/alpha, the model is rejected.
-So alpha bounds the probability that a correct model is rejected at any step of the stream. The wealth is an e-value.
+The wealth is an e-value.
 
 There are several bets, each with an equal part of the wealth. This is valid because a mean of martingales is a
 martingale.
@@ -22,8 +22,7 @@ martingale.
   wrong state and back. At the start of a stream, two factors of 100 would be enough for a rejection. So the caller
   skips the step after an impossible step, whatever its successor is (`monitor.runtime.agent_monitor`).
 
-A bet may begin at any step. The bet that begins at step t, with 2^k <= t < 2^(k+1), gets the fraction
-`1 / (2^k (k+1) (k+2))` of the initial wealth, which is not bet before step t. All fractions sum to 1. So if the
+A bet may begin at any step. Each bet gets a fraction of the initial wealth (`monitor.statistics.late_bets`). So if the
 environment changes at step t, the bet that begins then has none of the earlier losses. The cost is log(1/fraction): 0.7
 nats at the first step, 19 at the millionth.
 

@@ -26,7 +26,7 @@ def policy_word(policy: str | None) -> int:
 
 
 def plain_digest(state: int, action: int, time: float, reward: float, policy: int) -> int:
-    """Return the digest. It is never 0 or `ALL`, because these have a special meaning.
+    """Return the digest. It is never 0 or `ALL`.
 
     `time`, `reward`: NaN if the message has none. `policy`: result of `policy_word`.
     """

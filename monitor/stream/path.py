@@ -127,7 +127,7 @@ class SlidingPath:
         self._clear(reason, detail)
 
     def end(self, *, terminated: bool) -> None:
-        """End the episode. The pairs are kept for the last verdicts."""
+        """End the episode."""
         self.ended = True
         self.terminated = terminated
 

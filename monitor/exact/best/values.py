@@ -216,7 +216,7 @@ class BestValues:
     def _first_changes(self, path: Observed, found: Pass, lanes: list[int]) -> Iterator[FirstChange | None]:
         """Yield for each lane the first decision that a better action replaces; None if there is no such decision.
 
-        Before this decision the counterfactual path equals the observed path. `lanes`: lanes of 1, 2, ... changes, each
+        `lanes`: lanes of 1, 2, ... changes, each
         after the lane with one change less. Among equally good actions the action with the lowest number is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0

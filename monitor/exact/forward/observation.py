@@ -15,7 +15,7 @@ starts. Rules:
 - Sums have a fixed order: by phase, column and state of the source, then by action. Nodes ascend by column and state.
   So the answer of a start has the same bits with or without other starts.
 - If an array is too small, a function returns a status before it changes the forward weights. The caller grows the
-  array and calls again. For FORWARD_FULL, `Workspace.missing` has the sizes needed. Arrays are never grown here.
+  array and calls again. For FORWARD_FULL, `Workspace.missing` has the sizes needed.
 """
 
 from __future__ import annotations
