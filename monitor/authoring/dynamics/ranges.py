@@ -24,7 +24,7 @@ FEW: Final = 10
 def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
     """Return names that conditions can use: letters, digits and underscores.
 
-    A number in a map of a message, such as `state.room`, gets its key as name.
+    A number in a map of a message gets its key as name.
 
     >>> plain_names(["level", "state.room", "state[0]", "state 0", "2nd"])
     ('level', 'room', 'state_0', 'state_0_4', '_2nd')
