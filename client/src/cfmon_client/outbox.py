@@ -78,7 +78,7 @@ class Outbox:
         return self.dropped - before
 
     def take(self) -> Message | None:
-        """Return the oldest message that was not yet sent on this connection, and count it as sent; None if none is."""
+        """Return the oldest message not yet sent on this connection, and count it as sent; None if all were sent."""
         if not self._unsent:
             return None
         message = self._unsent.popleft()

@@ -22,7 +22,7 @@ def shard_of(agent: str, shards: int) -> int:
 
 
 def is_elsewhere(document: Mapping[str, Any], agent: str) -> bool:
-    """Return whether a status comes from the monitor of another shard, to which this agent does not belong."""
+    """Return whether a status comes from the monitor of a shard to which this agent does not belong."""
     shard = document.get("shard")
     match = _TEXT.fullmatch(shard) if isinstance(shard, str) else None
     return match is not None and shard_of(agent, int(match[2])) != int(match[1])

@@ -37,7 +37,7 @@ def publish(
         broker: URL of the broker, such as `mqtt://localhost`, or a `Broker` with credentials and certificates.
         agent: The agent's name: `[A-Za-z0-9_.-]{1,64}`.
         policy: SHA-256 of the policy file that the agent runs, sent with each step. If no policy in the monitor's
-            configuration has this digest, the monitor reports that instead of wrong answers.
+            configuration has this digest, the agent's formulas are blind: otherwise the answers would be wrong.
         topic: Topic of steps, as in the monitor's configuration; `+` is the agent's name.
         memory: Maximum bytes of steps that are kept while the broker is away; then the oldest are dropped.
         republish: Steps acknowledged in the last `republish` seconds are published again after a reconnection, because
@@ -128,7 +128,7 @@ class Steps:
 
         Without a call of `reset`, a new episode begins with the first step after `end`. `episode`: the name; by default
         a unique name is made. An open episode is broken off. If you know its last state, call `end` with that state
-        before, so that the monitor evaluates the episode once more.
+        first, so that the monitor evaluates that state too.
         """
         self._begin()
         if episode is not None:
