@@ -71,7 +71,7 @@ def audit(
 
 
 def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
-    """Make the folder, and write into it what is audited. Raises ConfigError if the folder holds another audit."""
+    """Make the folder, with a file that identifies the audit. Raises ConfigError if the folder holds another audit."""
     about = {"config_sha256": loaded.config.digest, "world": loaded.inputs_digest, "in_order": in_order}
     file = out / "audit.json"
     try:
@@ -89,7 +89,7 @@ def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
 
 
 def _limits(found: Findings, gaps: Gaps, loaded: Loaded, *, in_order: bool) -> list[str]:
-    """Return reasons, with advice, why alerts may differ from those of one process: buckets are evaluated apart."""
+    """Return why the alerts of separate buckets may differ from those of one process for all agents, with advice."""
     if in_order:
         return []
     most = loaded.config.limits.agents

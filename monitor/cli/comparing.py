@@ -79,7 +79,7 @@ def best_abstraction(
 
 
 def _with_mixed(score: Scored, choices: PolicyChoices, states: Numbering | None) -> Scored:
-    """Return the score with a problem for each given policy, if too many rows are in states that mix its choices."""
+    """Return the score with one more problem for each given policy whose choices differ within states of many rows."""
     from monitor.authoring.learning.policy_choices import mixed_problem  # noqa: PLC0415 - keep `cfmon --help` light
 
     shares = choices.mixed(deepcopy(states)) if states is not None else {}

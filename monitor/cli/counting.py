@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, CountedFile | None]:
     """Return the counts of a learned model, and the file among `paths` that was counted only partly, if there is one.
 
-    If a partly counted file has changed or is not among `paths`, its counts are discarded. Raises ModelError if the
-    model has no counts.
+    If a partly counted file has changed or is not among `paths`, its counts are ignored. Raises ModelError if there
+    are no other counts.
     """
     from monitor.authoring.learning.companion import companion_of, load_learner, load_part, part_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise

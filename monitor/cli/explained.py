@@ -64,7 +64,7 @@ class _Words:
         return table
 
     def plans(self) -> Iterator[Text]:
-        """Yield the lines of every plan. The changes of a plan that is no better than one with fewer are left out."""
+        """Yield the lines of every plan. If a plan with fewer changes is as good, its changes are left out."""
         fewer: Plan | None = None
         for plan in self._report.plans:
             if plan.changes:

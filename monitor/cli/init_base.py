@@ -82,7 +82,7 @@ class InitBase(ABC):
 
     Attributes:
         file: file name of the model.
-        counts: numbers of its states or features, and of its actions.
+        counts: name -> number, of states and actions, or of features, inputs and actions.
         encoder: `state_encoder` of the configuration.
         label: label that holds in unsafe states.
         paths: paths of the agent. If they are simulated, they are empty until the agent's policy is known.
@@ -93,7 +93,7 @@ class InitBase(ABC):
         unguarded: why `guards` is empty, if it is.
         judge: computes the skill of the model's forecasts.
         problems: further reasons why the model is not good enough.
-        past: gains in forecasts from knowing more of the past.
+        past: gains in predictions of the next state from knowing more of the past, by the Markov test.
         step_seconds: seconds between two recorded steps, if the recordings have times.
         pages: sections and charts of the report on the model.
         given: name -> policy that the user gives beside recordings.
@@ -156,7 +156,7 @@ class InitBase(ABC):
 
     @abstractmethod
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
-        """Return the states of a path as keys of an agent's messages.
+        """Return the keys of an agent's message that give each state of a path, such as `{"state": 3}`.
 
         Leave out a last state that an agent cannot send.
         """

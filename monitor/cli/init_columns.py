@@ -173,12 +173,12 @@ class RecordedColumns:
         return replace(found, columns=[self._with_far(each) for each in found.columns])
 
     def _markers(self, batch: RowBatch, names: Iterable[str]) -> dict[str, AnyArray]:
-        """Return a column for each name that is a condition in place of an end marker."""
+        """Return name -> the rows in which it holds, for names that are conditions in place of end markers."""
         given = {name: found for name in names if (found := marker_condition(self.names, name)) is not None}
         return {name: condition.holds(batch.columns, len(batch)) for name, condition in given.items()}
 
     def _with_far(self, column: ColumnRole) -> ColumnRole:
-        """Return a column that also shows its values for missing ones and, if the column is used, other far values."""
+        """Return a column that also shows its codes for missing values and, if it is used, its other far values."""
         codes = self.missing.get(column.name, ())
         said = [f"{', '.join(map(number_text, codes))}: missing"] if codes else []
         if column.roles or not column.sure:
@@ -345,8 +345,8 @@ class RecordedColumns:
     def at_ends(self, text: str, roles: Roles) -> str:
         """Return a condition, with `done and` before it if it describes the ends of episodes but names no end marker.
 
-        With `done and`, the condition describes the last step and not the state before it. It is then false, not
-        unknown, in the other rows, whose text is empty. Raises ModelError.
+        Then the condition is about the step that ends the episode, not about a state, and in rows without an end it is
+        false, although their text is empty. Raises ModelError.
         """
         condition, columns = self._condition(text, roles)
         about_states = not {*condition.columns}.isdisjoint(roles.of_state | {*ALIASES, roles.terminated})
@@ -363,7 +363,7 @@ class RecordedColumns:
         return name if name in self.names else str(getattr(roles, ALIASES[name]))
 
     def _condition(self, text: str, roles: Roles) -> tuple[Condition, dict[str, AnyArray]]:
-        """Return a condition, and the columns in the first rows that it uses. Raises ModelError."""
+        """Return a condition, and the values of its columns in the first rows. Raises ModelError."""
         ((condition, _),) = labels_of([], [text], roles, self.names)
         columns = {}
         for name in condition.columns:
@@ -414,7 +414,7 @@ def _chosen(policies: Iterable[str | None], head: Head) -> set[object]:
 
 
 def _range(one: FarValue) -> str:
-    """Return a clause on the other values of a column of numbers; "" for texts."""
+    """Return a clause such as "; the others are 1 to 9" on the other values of its column; "" for texts."""
     return "" if isinstance(one.value, str) else f"; the others are {one.low:.6g} to {one.high:.6g}"
 
 

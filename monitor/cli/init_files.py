@@ -62,7 +62,7 @@ severity: [critical]
 
 
 def takeover_text(base: InitBase, rows: Sequence[Guarded], hold: int | None) -> str:
-    """Return the rules of a guard with the proposed `hold` and its reason. The user must add the rest."""
+    """Return the rules of a guard with the proposed `hold` and its reason. The user must add the two `when_` rules."""
     from monitor.authoring.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     if not rows:

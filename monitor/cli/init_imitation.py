@@ -138,7 +138,7 @@ def _chances(content: bytes, numbers: Floats, model: MDP) -> Floats:
 def _differs(wanted: Floats, found: Floats, *, certain: bool) -> float:
     """Return the fraction of rows on which another action is taken.
 
-    For a policy that is not `certain`, return the mean total variation distance between the two distributions.
+    For a stochastic policy (not `certain`), return the mean total variation distance between the two distributions.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 

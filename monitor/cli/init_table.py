@@ -156,7 +156,7 @@ class TableBase(InitBase):
         return measured(self.before, self.policies, candidates, self.paths, report)
 
     def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
-        """Return the figures. Their path `first` is now the first one on which the formula fires in the written model.
+        """Return `best`, with the first path on which its formula fires in the written model as `first`.
 
         The written model was learned with all paths, so its answer on a path may differ from that of `before`. Bands
         and recourse are left out, because they change no alarm.
@@ -209,7 +209,7 @@ def constant_fallback(given: str | None, names: ActionNames) -> int | None:
 
 
 def suggestion(label: str, horizon: int, by: str) -> str:
-    """Return the note on a suggested fallback."""
+    """Return the note on a suggested fallback. `by`: phrase on how it was computed."""
     return (
         f"fallback: a SUGGESTION, the actions that most probably avoid {label!r} for {horizon} steps {by}; it pursues "
         "no other goal and was never tried. Replace it by a policy that you trust (--fallback)"

@@ -144,7 +144,7 @@ def _read(file: Path, what: str) -> str:
 def _rows(file: Path, *, unknown: bool = False) -> list[tuple[str, object]]:
     """Return the place of each pair in a file, and the pair as the file has it.
 
-    `unknown`: a row of empty cells is a pair of which nothing is known.
+    `unknown`: if True, a row of empty cells is a pair with both parts unknown.
     """
     text = _read(file, "path")
     rows = _csv_rows(text, file, unknown=unknown) if file.suffix.lower() == ".csv" else _json_rows(text, file)

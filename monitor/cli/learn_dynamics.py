@@ -188,7 +188,7 @@ def learned_world(
 def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
     """Return the roles of columns, without observations.
 
-    `inputs`: the columns of inputs; None: those in which messages have inputs.
+    `inputs`: the columns of inputs; None: the columns of the inputs of messages.
     """
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -205,7 +205,7 @@ def role_lines(roles: Roles) -> list[str]:
 def _feature_labels(roles: Roles, labels: Sequence[str], columns: Sequence[str]) -> list[FeatureLabel]:
     """Return the labels with the names of the features.
 
-    Raises ModelError if a condition cannot be parsed, or uses what is neither a feature nor among the columns.
+    Raises ModelError if a condition cannot be parsed, or uses a name that is neither a feature nor one of the columns.
     """
     from monitor.authoring.dynamics.label_rules import FeatureLabel  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.dynamics.ranges import plain_names  # noqa: PLC0415 - likewise

@@ -129,7 +129,7 @@ def _belief_document(found: BeliefCalibration) -> dict[str, Any]:
 
 
 def _reader(loaded: Loaded) -> Callable[[Observation], Any]:
-    """Return a function that maps an observation to the model's own state."""
+    """Return a function that maps an agent's message to the model's own state."""
     from monitor.model.mdp import MDP  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.stream.model_adapter import ModelAdapter  # noqa: PLC0415 - likewise
     from monitor.stream.world_adapter import WorldAdapter  # noqa: PLC0415 - likewise
@@ -190,7 +190,7 @@ def _assessed(
 def _unsafe(event: AvoidedEvent, states: Sequence[Any], loaded: Loaded) -> tuple[Bools, Shown | None]:
     """Return for each state whether the condition of an event holds in it, [n].
 
-    If states are hidden, also return what the recordings show of it.
+    If states are hidden, also return where the recordings show whether the condition holds.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 

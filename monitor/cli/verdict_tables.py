@@ -285,7 +285,7 @@ def _world(quantity: Quantity, path: ShownPath) -> str:
 
 
 def _profile(verdict: Verdict) -> Table:
-    """Return the values of `regret` for each offset, or those of the goal of a handover now."""
+    """Return the values of `regret` at each offset, or, for `handover`, those of its goal now."""
     regret = verdict.outcome is not None
     first, helps = ("intervened at", "the latest that helps") if regret else ("its goal", "not too late")
     table = Table(f"  {first}", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")
