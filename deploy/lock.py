@@ -1,10 +1,10 @@
 """Generate the lock files: `make lock`, or `make lock ARGS=--upgrade` for the newest versions.
 
-`requirements.lock` is what the image and `install.sh` install: every package of the monitor's own run, the extra `sign`
-included, with the hashes of all its files, for every python that pyproject.toml allows. `build.lock` is what makes the
-wheel and the bill of materials. With the argument `flink` it is `flink/requirements.lock`, the job's environment, in
-which Flink pins older packages: for x86-64 Linux and the oldest python, with constraints of its own. Without
-`--upgrade`, versions that still satisfy everything stay as they are.
+The image and `install.sh` install `requirements.lock`: every package that the monitor needs at run time, the extra
+`sign` included, with the hashes of all its files, for every Python that pyproject.toml allows. `build.lock` has the
+packages that make the wheel and the bill of materials. With the argument `flink`, the script writes
+`flink/requirements.lock` instead: the job's environment, with the older packages that Flink pins, for x86-64 Linux and
+the oldest Python, with its own constraints. Without `--upgrade`, versions that satisfy everything are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOURCES_ONLY = ("apache-flink-libraries", "crcmod", "dill", "docopt", "hdfs")
 
 
 def main() -> int:
-    """Run uv for both files, or for that of the job if the first argument is `flink`; return the exit code."""
+    """Run uv for both files, or for the job's file if the first argument is `flink`; return the exit code."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     floor = project["project"]["requires-python"].removeprefix(">=")
     runtime = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["sign"]]

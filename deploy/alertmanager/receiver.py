@@ -1,8 +1,7 @@
 """Stand-in for the pager and the dead man's switches of a real installation: print what Alertmanager sends.
 
-`receiver.py HOST:PORT [PATIENCE]`. A line for each alert under `/critical` or `/warning`, and one when a switch
-(`/switch/chain`, `/switch/monitors`) has been silent for PATIENCE seconds (120), or is heard again: also
-when it never was heard at all. Standard library only.
+`receiver.py HOST:PORT [PATIENCE]` prints a line for each alert under `/critical` or `/warning`, and one when a switch
+(`/switch/chain`, `/switch/monitors`) is silent for PATIENCE seconds (120) from the start on, or is heard again.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 SWITCHES = ("chain", "monitors")
 MOST = 1 << 20
-"""Most bytes of a notification: far more than Alertmanager sends."""
+"""Maximum bytes of a notification: far more than Alertmanager sends."""
 
 
 class Switches:
@@ -65,7 +64,7 @@ def tell(where: str, alert: dict[str, Any]) -> None:
 
 
 def make_handler(switches: Switches) -> type[BaseHTTPRequestHandler]:
-    """Handler of Alertmanager's requests."""
+    """Return the class of handlers of Alertmanager's requests."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10
@@ -87,7 +86,7 @@ def make_handler(switches: Switches) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log nothing: notifications are printed elsewhere."""
+            """Log nothing, because notifications are printed by `say`."""
 
     return Handler
 

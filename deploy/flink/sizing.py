@@ -1,7 +1,7 @@
 """Estimate what a fleet needs: `python deploy/flink/sizing.py --agents 100000 --steps 1`.
 
-A model in which nothing but the number of processes grows with the fleet, calibrated on measurements of one process
-(docs/flink.md). It knows nothing of networks, disks and Kafka. Needs nothing but Python.
+The estimate assumes that only the number of processes grows with the fleet, and uses measurements of one process
+(docs/flink.md). It ignores networks, disks and Kafka. This script needs only Python.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["MEASURED", "Costs", "Need", "main", "need"]
 class Costs:
     """Measured costs of one step or agent.
 
-    `line`: microseconds of processor time for a step in the job. `timer`: likewise for a check for silence.
-    `resident`: KiB of an agent in memory. `state`, `log`: bytes of an agent in a checkpoint, of a line in Kafka.
+    `line`, `timer`: microseconds of processor time for a step in the job, and for a check for silence. `resident`: KiB
+    of an agent in memory. `state`: bytes of an agent in a checkpoint. `log`: bytes of a line in Kafka.
     `connection`: messages a second that one MQTT connection delivers at QoS 1.
     """
 
@@ -33,13 +33,12 @@ class Costs:
 
 
 MEASURED = Costs(line=52.0, timer=35.0, resident=26.0, state=12_600.0, log=135.0, connection=20_000.0)
-"""The 4x4 grid with one formula, in thread mode on RocksDB; the connection: docs/performance.md. A line and a timer
-take what they take in a loop on idle cores, 40 and 27 us, times 1.3: so much longer the job took at most than a loop
-beside it on busy ones. That is with `--metrics`, which needs each step in Python; without, a line takes less than in
-the loop."""
+"""The 4x4 grid with one formula, in thread mode on RocksDB; for the connection see docs/performance.md. A line and a
+timer take the 40 and 27 us of a loop on idle cores, times 1.3: on busy cores the job took at most 1.3 times as long as
+a loop. This is with `--metrics`, which needs each step in Python."""
 
 PLANNED = 0.6
-"""Fraction of a core, and of a connection, to plan with; the rest is for restoring and for peaks."""
+"""Planned load of a core, and of a connection; the rest is for restoring and for peaks."""
 
 REPLAYED = 32
 """Lines that are evaluated again when an agent is restored, on average."""
@@ -49,9 +48,9 @@ REPLAYED = 32
 class Need:
     """Need of a fleet.
 
-    `lines`, `timers`: a second. `managers`: TaskManagers of one core each. `memory`: GiB of agents in memory, over all
-    of them. `state`: GiB in a checkpoint. `log`: GiB an hour in Kafka. `bridges`: MQTT connections, and brokers if one
-    serves one. `restore`: seconds until all agents are back after a restart, if all send at once.
+    `lines`, `timers`: number in a second. `managers`: TaskManagers of one core each. `memory`: GiB of agents in memory,
+    in all TaskManagers together. `state`: GiB in a checkpoint. `log`: GiB an hour in Kafka. `bridges`: MQTT connections
+    (and brokers, if each serves one connection). `restore`: seconds until all agents are restored, if all send at once.
     """
 
     lines: float
@@ -65,7 +64,7 @@ class Need:
 
 
 def need(agents: int, steps: float, *, costs: Costs = MEASURED, stale_after: float = 10.0) -> Need:
-    """Return the need of `agents` that send `steps` a second each, under `stream.stale_after` seconds.
+    """Return the need of `agents` that send `steps` a second each. `stale_after`: `stream.stale_after` in seconds.
 
     >>> unit = Costs(line=100, timer=10, resident=128, state=8192, log=1024, connection=20_000)
     >>> found = need(60_000, 1.0, costs=unit)

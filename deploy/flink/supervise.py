@@ -1,12 +1,12 @@
 r"""Submit the monitor's job, and submit it again from its newest checkpoint whenever the cluster has lost it.
 
-For a standalone cluster, whose JobManager forgets its jobs when it dies. With high availability by Kubernetes or
-ZooKeeper Flink does this itself.
+This is for a standalone cluster, whose JobManager forgets its jobs when it dies. With high availability by Kubernetes
+or ZooKeeper, Flink submits the job again itself.
 
     python deploy/flink/supervise.py --checkpoints /var/lib/cfmon-flink/checkpoints -- \
         flink run -py deploy/flink/job.py ...
 
-Ends with 0 when the job has finished or was cancelled. Needs nothing but Python.
+The script exits with 0 when the job has finished or was cancelled. It needs only Python.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ ALIVE: Final = {"INITIALIZING", "CREATED", "RUNNING", "RESTARTING", "FAILING", "
 def checkpoints_in(folder: Path) -> list[Path]:
     """Return the complete checkpoints of all jobs below a folder, newest first.
 
-    A checkpoint whose `_metadata` was cut off by the fault is among them; Flink refuses it, and the next one is tried.
-    No sink had heard of it, so nothing is sent twice or lost by that.
+    This includes a checkpoint whose `_metadata` was cut off by the fault. Flink refuses such a checkpoint, and the next
+    one is tried. No sink had been told of that checkpoint, so nothing is sent twice or lost.
     """
     found = [path.parent for path in folder.glob("*/chk-*/_metadata")]
     return sorted(found, key=lambda path: (path / "_metadata").stat().st_mtime_ns, reverse=True)
@@ -47,7 +47,7 @@ def next_move(jobs: Sequence[Mapping[str, object]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Watch over the job; return the exit code."""
+    """Submit the job whenever the cluster has lost it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoints", type=Path, required=True, help="execution.checkpointing.dir, as a path here")
     parser.add_argument("--rest", default="http://localhost:8081", help="address of the JobManager")
@@ -76,7 +76,7 @@ def _jobs(rest: str) -> list[dict[str, Any]] | None:
 
 
 def _submit(submission: Sequence[str], checkpoints: Sequence[Path]) -> None:
-    """Submit from the newest checkpoint that Flink accepts; without one from the beginning, if there is none at all."""
+    """Submit from the newest checkpoint that Flink accepts; if there is no checkpoint, from the beginning."""
     flink, run, *rest = submission
     for start in [["--fromSavepoint", str(checkpoint)] for checkpoint in checkpoints] or [[]]:
         print("submit from", *(start[1:] or ["the beginning"]), flush=True)

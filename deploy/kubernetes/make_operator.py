@@ -35,7 +35,7 @@ def document() -> str:
 def _monitor() -> dict[str, Any]:
     """Return the PodMonitor: every container `cfmon`, also as a sidecar, in a pod with the label.
 
-    Thanks to the job's name the rules also notice a monitor that was never up.
+    With this job's name, the alert rules also notice a monitor that was never up.
     """
     return {
         "apiVersion": "monitoring.coreos.com/v1",

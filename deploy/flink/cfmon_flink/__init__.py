@@ -1,1 +1,1 @@
-"""The monitor as a job of Apache Flink, for fleets that one machine cannot monitor. docs/flink.md."""
+"""The monitor as a job of Apache Flink, for fleets that one machine cannot monitor."""

@@ -13,15 +13,15 @@ from monitor.stream.decode import agent_of
 __all__ = ["LATEST", "NOBODY", "Arrival", "read_line", "read_lines", "received_on", "tick_line", "write_line"]
 
 NOBODY: Final = ""
-"""Agent of lines that name no valid one."""
+"""Agent of lines that name no valid agent."""
 
 LATEST: Final = 253_402_300_800_000
-"""The year 10000 in milliseconds since the epoch. Java's timers and floats have no place for any number of JSON."""
+"""The year 10000 in milliseconds since the epoch. Java's timers and floats cannot hold every number of JSON."""
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, lt=LATEST)]
 
 _MALFORMED = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
-"""What msgspec raises for a text that is none of these; RecursionError for one of nested lists."""
+"""Exceptions of msgspec for a malformed line; RecursionError is for deeply nested lists."""
 
 
 class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,10 +66,10 @@ def read_line(line: str, known: Container[str] = ()) -> Arrival:
 
 
 def read_lines(lines: str, separator: str) -> list[Arrival] | None:
-    """Return the arrivals on lines; None if they have to be read one by one. No agent's name is checked.
+    """Return the arrivals on lines; None if the lines must be read one by one. Names of agents are not checked.
 
-    In JSON a new line between } and { is between two values, so each value is on one line. As there are as many values
-    as lines, each line is one value. (Telegraf ends each with a new line of its own.)
+    If there are as many JSON values as lines, each line is one value, because a new line between } and { is between
+    two values. (Telegraf ends each value with its own new line.)
 
     >>> read_lines('{"agent": "a", "received": 1};{"agent": "b", "received": 2}', ";")
     [Arrival(agent='a', received=1, payload=None), Arrival(agent='b', received=2, payload=None)]
@@ -87,7 +87,7 @@ def read_lines(lines: str, separator: str) -> list[Arrival] | None:
 
 
 def received_on(line: str, otherwise: int) -> int:
-    """Return when a line was received, in milliseconds since the epoch; `otherwise` if it does not say."""
+    """Return when a line was received, in milliseconds since the epoch; `otherwise` if the line has no time."""
     try:
         return _time(line).received
     except _MALFORMED:

@@ -1,7 +1,7 @@
-"""Lines to batches of a bucket's lines, in Java: without a call of Python for each line.
+"""Collect lines into batches of one bucket's lines, in Java, to avoid a call of Python for each line.
 
-The two operators are Java sources beside this file. Flink compiles them where they run, as it does with the code that
-its SQL makes, so nothing needs to be built or installed.
+The two operators are Java sources beside this file. Flink compiles them where they run, like the code that
+its SQL generates, so nothing needs to be built or installed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pyflink.java_gateway import get_gateway
 __all__ = ["COLLECTED", "PATIENCE", "in_batches"]
 
 COLLECTED: Final = 524_288
-"""Characters after which no more lines are collected: some 4000 lines, which a checkpoint has to wait for."""
+"""Characters after which a batch gets no more lines (about 4,000 lines). A checkpoint waits until it is evaluated."""
 
 PATIENCE: Final = 50
-"""Milliseconds that a line waits for others at most."""
+"""Maximum milliseconds that a line waits for further lines of its batch."""
 
 _KEYED: Final = Types.ROW([Types.INT(), Types.STRING()])
 
@@ -37,7 +37,7 @@ def in_batches(lines: DataStream, buckets: int) -> KeyedStream:
 
 
 def _operator(stream: Any, name: str, *arguments: int) -> Any:  # noqa: ANN401 - objects of Java
-    """Return a stream behind the operator that a file beside this one defines; it has no state by key."""
+    """Return the stream after the operator that the Java file `name` defines. The operator has no keyed state."""
     gateway = get_gateway()
     flink = gateway.jvm.org.apache.flink
     references = gateway.new_array(gateway.jvm.Object, len(arguments))

@@ -1,7 +1,7 @@
 """The agents of one key of the job, without Flink: batches of lines in, notices out, and a state for checkpoints.
 
-A call from Java to Python and a write to RocksDB cost as much as a line each, so both are made for many lines at once.
-The state is that of `cfmon_flink.keyed`, of all agents of the bucket: their newest bytes, and the batches since then.
+A call from Java to Python and a write to RocksDB each cost as much as evaluating a line, so both are made for many
+lines at once. The state is the newest bytes of all agents of the bucket (`cfmon_flink.keyed`), and the batches since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from monitor.types import Instant, Notice, Received
 __all__ = ["SEPARATOR", "Bucket", "Changes"]
 
 SEPARATOR: Final = "\x1e"
-"""Between the lines of a batch. `Keys.java` keeps it out of lines; JSON has no place for it."""
+"""Separator of the lines of a batch. `Keys.java` replaces it in lines; valid JSON never contains it."""
 
 Entry = Arrival | InputError
 """A line: what arrived, or why it is refused."""
@@ -30,7 +30,7 @@ Entry = Arrival | InputError
 class Changes(msgspec.Struct, frozen=True):
     """What to write to the state: `agents` and `pages` that are new, and names of those that are `gone`.
 
-    A page is named by agent and number. The batches that were kept are to be dropped.
+    A page is named by agent and number. The batches kept so far must be deleted when this is written.
     """
 
     agents: dict[str, Saved]
@@ -44,18 +44,18 @@ class Bucket:
 
     Args:
         monitor: the prototype, shared by all agents.
-        saved: what `save` returned, by agent.
-        pages: the pages of then, by agent and number.
-        batches: those since then, in order.
-        every: lines after which to save, for each agent.
+        saved: agent -> the bytes that `save` last returned.
+        pages: (agent, number) -> the pages at that time.
+        batches: the batches since that time, in order.
+        every: number of lines for each agent after which to save.
 
     Raises:
         InputError: `bad_snapshot` if the bytes are damaged or of another version.
 
     Attributes:
-        agents: by name.
-        due: milliseconds since the epoch before which no agent is due; None: none is at all.
-        restored: notices about formulas that have changed since `saved`; after the next `save` they do not come again.
+        agents: name -> monitor of the agent.
+        due: milliseconds since the epoch before which no agent is due; None: no agent is ever due.
+        restored: notices about formulas that have changed since `saved`; empty after the next `save`.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class Bucket:
         return self._lines >= self._every * len(self.agents)
 
     def take(self, batch: str) -> list[Noticed]:
-        """Evaluate the lines of a batch; one that is none is refused."""
+        """Evaluate the lines of a batch; malformed lines are refused."""
         entries: Sequence[Entry] = read_lines(batch, SEPARATOR) or [_read(line) for line in batch.split(SEPARATOR)]
         self._lines += len(entries)
         return [noticed for entry in entries for noticed in self._take_one(entry)]
 
     def _take_one(self, arrival: Entry) -> list[Noticed]:
-        """Evaluate an arrival in the ordinary way."""
+        """Evaluate one arrival, or report why its line is refused."""
         if isinstance(arrival, InputError):
             return [_refused(arrival)]
         agent = self.agents.get(arrival.agent)
@@ -109,7 +109,7 @@ class Bucket:
         return found
 
     def _go_on(self, name: str, agent: KeyedAgent) -> None:
-        """Note when an agent is due, and let its next messages pass."""
+        """Record when an agent is due; drop the agent if it is forgotten."""
         if agent.due is None:  # forgotten: its next line begins anew
             self._forget(name)
             return
@@ -117,7 +117,7 @@ class Bucket:
             self.due = agent.due
 
     def ticks(self, until: int) -> str:
-        """Return a batch of ticks: one for each agent that is due until so many milliseconds since the epoch."""
+        """Return a batch of ticks: one for each agent that is due by `until`, in milliseconds since the epoch."""
         due = {name: agent.due for name, agent in self.agents.items() if agent.due is not None}
         self.due = min(due.values(), default=None)
         until = min(until, LATEST - 1)  # a later tick would be refused, and due again
@@ -144,7 +144,7 @@ class Bucket:
             yield from agent.current()
 
     def _forget(self, name: str) -> None:
-        """Drop an agent. Its bytes stay until `save`: the batches since then continue them."""
+        """Drop an agent. Its saved bytes stay until `save`, because the batches since then are evaluated on them."""
         agent = self.agents.pop(name)
         self._agents_gone.add(name)
         self._pages_gone.update((name, number) for number in agent.pages)

@@ -28,7 +28,7 @@ from cfmon_flink.mqtt import ToBroker
 __all__ = ["DISORDER", "End", "build", "read_end"]
 
 DISORDER: Final = 1
-"""Seconds that a line of a partition may be older than the one before: two bridges may fill one partition."""
+"""Seconds by which a line may be older than the previous line of its partition, which two bridges may fill."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class End:
 
 
 class _Received(TimestampAssigner):
-    """Time of a line; Kafka's records bring theirs."""
+    """Reads the time of a line from the line. Records of Kafka already have a time."""
 
     def extract_timestamp(self, value: str, record_timestamp: int) -> int:
         return received_on(value, record_timestamp)
 
 
 def read_end(text: str, kinds: Collection[str]) -> End:
-    """Return a source or sink of the command line; ValueError if it is none of `kinds`.
+    """Return a source or sink given on the command line. Raises ValueError if it is not one of `kinds`.
 
     >>> read_end("kafka:one:9092,two:9092/steps", {"kafka"})
     End(kind='kafka', address='one:9092,two:9092', topic='steps')
@@ -97,7 +97,7 @@ def _lines(environment: StreamExecutionEnvironment, source: End) -> DataStream:
 
 
 def _kafka_source(source: End) -> KafkaSource:
-    # A first start reads what the log still has; later ones go on from the checkpoint.
+    # The first start reads all that the log still has; later starts continue from the checkpoint.
     start = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
     builder = KafkaSource.builder().set_bootstrap_servers(source.address).set_topics(source.topic).set_group_id("cfmon")
     return builder.set_starting_offsets(start).set_value_only_deserializer(SimpleStringSchema()).build()

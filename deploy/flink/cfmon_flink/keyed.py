@@ -1,9 +1,9 @@
 """One agent of the job, without Flink: lines in, notices out, and a state that a checkpoint can hold at any line.
 
-The newest bytes of the agent's monitor and the lines since then are the state. Writing bytes takes as long as
-evaluating a line, so they are written at every `EVERY` lines only; the lines between are appended. Restoring evaluates
-these lines again, with the same result to the bit: a line brings its own time, so nothing depends on when it is read.
-`cfmon_flink.bucket` keeps both, for many agents.
+The state is the newest bytes of the agent's monitor and the lines since. Writing bytes takes as long as evaluating a
+line, so the bytes are written only after every `EVERY` lines; the lines in between are appended. Restoring evaluates
+these lines again, with a bit-identical result: a line contains its time, so nothing depends on when it is read.
+`cfmon_flink.bucket` keeps bytes and lines of many agents.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from monitor.types import Instant, Notice
 __all__ = ["EVERY", "KeyedAgent", "Saved", "next_tick"]
 
 EVERY: Final = 64
-"""Lines of an agent after which its bytes are written: at 64, .5 us a line, and 2 ms to restore an agent."""
+"""Lines of an agent after which its bytes are written. With 64, writing costs 0.5 us a line, and restoring 2 ms."""
 
 Noticed = tuple[Instant, list[Notice]]
 """Notices, and the time at which they were made."""
 
 
 class Saved(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of an agent after a line. `now`: ticks of that line. Pages never change, and are kept beside them."""
+    """Bytes of an agent after a line. `now`: ticks of that line. Pages never change, so they are stored separately."""
 
     content: bytes
     now: float
@@ -41,7 +41,7 @@ class KeyedAgent:
     Args:
         monitor: the prototype, shared by all agents.
         agent: the agent's name.
-        saved: what `save` returned, with the pages of then; None: nothing is known.
+        saved: the bytes that `save` last returned, with the pages at that time; None: the agent is new.
 
     Raises:
         InputError: `bad_snapshot` if the bytes are damaged or of another version.
@@ -71,10 +71,10 @@ class KeyedAgent:
         self.due = self._due()
 
     def take(self, arrival: Arrival) -> list[Noticed]:
-        """Evaluate one line, and before it all that was due before it.
+        """Evaluate one line, and first everything that was due before it.
 
-        So it makes no difference whether a timer comes before a later line or after it. Time does not go back: a line
-        that is older than the one before counts as received with it.
+        So it makes no difference whether a timer fires before a later line or after it. Time does not go back: a line
+        that is older than the previous line counts as received together with it.
         """
         received = max(arrival.received / 1000.0, self._now)
         found = [] if self.due is None or self.due / 1000.0 > received else [*self._overdue(received)]
@@ -86,7 +86,7 @@ class KeyedAgent:
         return found
 
     def save(self) -> tuple[Saved, dict[int, bytes], frozenset[int]]:
-        """Return the bytes after the last line, the pages that are new since the last call, and those that are gone."""
+        """Return the bytes after the last line, and the pages that are new and that are gone since the last call."""
         state = self._step.checkpoint()
         new = {number: page for number, page in state.pages.items() if number not in self.pages}
         gone = self.pages - state.pages.keys()
@@ -108,13 +108,13 @@ class KeyedAgent:
             due = self._due()
 
     def _due(self) -> int | None:
-        """Return milliseconds after the last event: a timer that finds nothing to do must not tick without end."""
+        """Return when the agent is due, in milliseconds since the epoch; always after the last event."""
         due = self._step.due
         return None if due is None else next_tick(due, self._now)
 
 
 def next_tick(due: float, now: float) -> int:
-    """Return milliseconds after those of `now`, in seconds, and not before `due`: a tick then finds something to do."""
+    """Return the first millisecond after `now` and not before `due` (both in seconds): a tick then has work to do."""
     if due * 1000.0 >= LATEST:
         return LATEST
     found = max(math.ceil(max(due, now) * 1000.0), round(now * 1000.0) + 1)

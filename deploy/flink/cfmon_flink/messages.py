@@ -1,4 +1,4 @@
-"""What the job sends: a topic and a document a message, on one line."""
+"""Write the messages that the job sends, each as one line with a topic and a document."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def messages(
 ) -> Iterator[str]:
     """Yield the messages of notices: each alert, and an empty one that clears each topic of a forgotten agent.
 
-    `topic`: of alerts, without the levels of agent and formula. `sent` of an alert is the time of the line that caused
-    it, so the same line gives the same bytes at any time.
+    `topic`: root of the topics of alerts, without agent and formula. `sent` of an alert is the time of the line that
+    caused it, so the same line gives the same bytes at any time.
     """
     for now, notices in noticed:
         for notice in notices:

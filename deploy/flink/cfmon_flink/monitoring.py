@@ -1,4 +1,4 @@
-"""The keyed function: batches of the lines of a bucket's agents to messages, exactly once."""
+"""The keyed function: evaluate batches of lines of a bucket's agents, and return messages, exactly once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from monitor.sidecar.config.load import assemble
 __all__ = ["Monitoring", "Settings"]
 
 GRAIN: Final = 100
-"""Timers are set at multiples of so many milliseconds, so that one serves many agents of a bucket. What is due is
-evaluated at the time at which it was due."""
+"""Timers are set at multiples of this number of milliseconds, so that one timer serves many agents of a bucket. Each
+event is evaluated as of the time at which it was due."""
 
 _text: Final = msgspec.json.Encoder().encode
 _saved: Final = msgspec.json.Decoder(Saved).decode
@@ -32,8 +32,8 @@ _saved: Final = msgspec.json.Decoder(Saved).decode
 class Settings:
     """Settings of the function.
 
-    `config`: path of the monitor's configuration, on each TaskManager. `hydrated`: agents kept in memory at most, for
-    each TaskManager. `metrics`: host and port of /metrics, or the next port that is free; None: none.
+    `config`: path of the monitor's configuration, on each TaskManager. `hydrated`: maximum number of agents in
+    memory, for each TaskManager. `metrics`: host and first port to try for /metrics; None: no metrics.
     """
 
     config: str
@@ -44,7 +44,7 @@ class Settings:
 
 @dataclass
 class _Hydrated:
-    """A bucket in memory. `timer`: its next timer, as far as this process knows; milliseconds since the epoch."""
+    """A bucket in memory. `timer`: its next timer, in milliseconds since the epoch, as far as this process knows."""
 
     bucket: Bucket
     timer: int | None = None
@@ -54,9 +54,9 @@ class Monitoring(KeyedProcessFunction):
     """Monitor of the agents of one subtask.
 
     Flink calls no Python when it takes a checkpoint, so the state must be complete after each batch of lines: the
-    newest bytes, and the batches since then (`cfmon_flink.bucket`). Buckets in memory are a cache of it: a restart
-    begins with none, and the one not seen for longest is dropped when there are too many agents. Bytes are kept as
-    text, in base64: Flink hands bytes to Python number by number, or pickled.
+    newest bytes, and the batches since then (`cfmon_flink.bucket`). Buckets in memory are a cache of this state: a
+    restart begins with no bucket, and with too many agents the least recently used bucket is dropped. Bytes are stored
+    as base64 text, because Flink passes bytes to Python number by number, or pickled.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -79,7 +79,7 @@ class Monitoring(KeyedProcessFunction):
             self._metrics = Scraped(loaded.watched, server_of_process(*self._settings.metrics))
 
     def close(self) -> None:
-        """Serve the metrics no longer."""
+        """Stop serving the metrics."""
         if self._metrics is not None:
             self._metrics.close()
 
@@ -94,7 +94,7 @@ class Monitoring(KeyedProcessFunction):
         return self._send(noticed)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> list[str]:
-        """Evaluate what is due by time; lines record it."""
+        """Evaluate what is due by `timestamp`, as a batch of tick lines, which is stored like any other batch."""
         hydrated = self._hydrate(ctx.get_current_key())
         if hydrated.timer is not None and hydrated.timer <= timestamp:
             hydrated.timer = None
@@ -115,7 +115,7 @@ class Monitoring(KeyedProcessFunction):
         return noticed
 
     def _hydrate(self, key: int) -> _Hydrated:
-        """Return the bucket whose key is current, from the state if it is not in memory."""
+        """Return the bucket of the current key; restore it from the state if it is not in memory."""
         if (found := self._buckets.get(key)) is not None:
             self._buckets.move_to_end(key)
             return found
@@ -129,7 +129,7 @@ class Monitoring(KeyedProcessFunction):
         return found
 
     def _fit(self) -> None:
-        """Drop the buckets not seen for longest while there are too many agents in memory."""
+        """Drop the least recently used buckets while there are too many agents in memory."""
         agents = sum(len(each.bucket.agents) for each in self._buckets.values())
         while agents > self._settings.hydrated and len(self._buckets) > 1:
             _, dropped = self._buckets.popitem(last=False)
@@ -146,7 +146,7 @@ class Monitoring(KeyedProcessFunction):
             self._pages.put(_name_of(page), b64encode(content).decode())
 
     def _set_timer(self, hydrated: _Hydrated, ctx: KeyedProcessFunction.Context) -> None:
-        """Have `on_timer` called when an agent is due. A timer that comes too early sets the next."""
+        """Let Flink call `on_timer` when an agent is due. A timer that fires too early sets the next one."""
         due = hydrated.bucket.due
         if due is not None and (hydrated.timer is None or due <= hydrated.timer - GRAIN):
             hydrated.timer = -(-due // GRAIN) * GRAIN

@@ -23,16 +23,16 @@ PATIENCE: Final = 30.0
 class ToBroker(ProcessFunction):
     """Publishes messages, retained and with QoS 1, to the broker of the configuration's section `mqtt`.
 
-    It waits for each PUBACK: Flink calls no Python when it takes a checkpoint, so nothing may be on its way by then.
-    After a restart messages since the checkpoint are sent again, the same to the byte: a receiver ignores an (id,
-    revision) that it has.
+    It waits for each PUBACK: Flink calls no Python when it takes a checkpoint, so none may be unacknowledged then.
+    After a restart the messages since the checkpoint are sent again with the same bytes; a receiver ignores an (id,
+    revision) that it already has.
     """
 
     def __init__(self, config: str) -> None:
         self._config = config
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connect. OSError or TimeoutError if there is no broker; the job tries again."""
+        """Connect. Raises OSError or TimeoutError if there is no broker; the job then tries again."""
         settings = load_config(self._config, {}).mqtt
         broker = settings.broker
         name = f"{settings.session or 'cfmon'}-flink-{subtask_number(runtime_context)}"
@@ -56,7 +56,7 @@ class ToBroker(ProcessFunction):
         self._client.loop_stop()
 
     def process_element(self, value: str, ctx: ProcessFunction.Context) -> list[str]:
-        """Publish a message; RuntimeError if the broker does not acknowledge it in time."""
+        """Publish a message. Raises RuntimeError if the broker does not acknowledge the message in time."""
         del ctx
         topic, payload = split_message(value)
         sent = self._client.publish(topic, payload, qos=1, retain=True)

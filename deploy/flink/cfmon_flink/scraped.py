@@ -1,4 +1,4 @@
-"""The metrics of a TaskManager over HTTP, under the names and labels of the sidecar's: its own sink makes them."""
+"""Serve the metrics of a TaskManager over HTTP, with the sidecar's sink, so that names and labels are the same."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from monitor.types import Instant, Notice
 __all__ = ["PORTS", "Scraped", "Server", "server_of_process"]
 
 PORTS: Final = 100
-"""How many ports a server tries: so many TaskManagers find one on a machine."""
+"""Number of ports that a server tries, and so the maximum number of TaskManagers on a machine."""
 
 
 class Server:
     """HTTP server of a process, on the first free port from `port` on.
 
-    It outlives the function: after a failure Flink may run another subtask here, without closing the one before.
+    The server outlives the function, because after a failure Flink may run another subtask in this process without
+    closing the previous one.
 
     Raises:
         OSError: none of the ports is free.
 
     Attributes:
-        metrics: those that are served; None: none, and a scrape fails.
+        metrics: the served metrics; None: there are none, and a scrape fails.
         port: port that it listens on.
     """
 
@@ -65,11 +66,11 @@ class Scraped:
             self._metrics.evaluated(0.0, (), now)
 
     def recall(self, notices: Iterable[Notice]) -> None:
-        """Show the state of an agent that came from a checkpoint; nothing of it is counted again."""
+        """Show the state of an agent that was restored from a checkpoint, without counting anything again."""
         self._metrics.recall(Effects(notices=tuple(notices)), Instant(0.0, 0.0))
 
     def close(self) -> None:
-        """Serve them no longer: they would be read as current."""
+        """Stop serving these metrics, because they would be read as current."""
         if self._server.metrics is self._metrics:
             self._server.metrics = None
 
@@ -92,7 +93,7 @@ def _first_free(host: str, port: int, owner: Server) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Log nothing: a scrape is no news."""
+            """Log nothing, because scrapes are frequent."""
 
     for tried in range(PORTS):
         try:

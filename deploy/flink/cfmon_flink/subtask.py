@@ -1,4 +1,4 @@
-"""The number of a subtask, which PyFlink 2.3 cannot say in thread mode."""
+"""Find the number of a subtask, which PyFlink 2.3 does not give in thread mode."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _learned(made: Dashboard) -> Dashboard:
 
 
 def _either(bound: str) -> str:
-    """Return the alternative's bound if there is one: the nominal value of a regret formula has no bounds."""
+    """Return the query of the alternative's bound if there is one, otherwise of the own value's bound."""
     alternative = f"max by (formula) (cfmon_alternative_{bound}{{{SOME}}})"
     return f"({alternative} == {alternative}) or max by (formula) (cfmon_formula_{bound}{{{SOME}}})"
 

@@ -87,9 +87,10 @@ def _groups() -> list[dict[str, Any]]:
 
 
 def _rule(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return the rule for Grafana: in Prometheus a series that exists fires, in Grafana one that is not 0.
+    """Return the rule for Grafana. In Prometheus each series of the result fires, in Grafana each that is not 0.
 
-    So B is 1 for each series that exists (`up == 0` has the value 0). No series at all is `noDataState`: OK.
+    So query B is 1 for each series that exists, because `up == 0` has the value 0. If there is no series at all,
+    `noDataState` gives OK.
     """
     model = {"refId": "A", "expr": _expression(rule["expr"]), "instant": True, "range": False}
     found = [match for text in rule["annotations"].values() for match in FIGURE.finditer(text)]
@@ -114,7 +115,7 @@ def _rule(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _expression(text: str) -> str:
-    """Return the expression; replace ALERTS, which keeps alarms of a lost monitor, by the samples of the last hour."""
+    """Return the expression with ALERTS, which keeps alarms of a lost monitor, replaced by samples of the last hour."""
     if "ALERTS" not in text:
         return " ".join(text.split())
     (state,) = set(re.findall(r"cfmon_alarm_state\{[^}]*\}", text))
@@ -127,7 +128,7 @@ def _first_of_each(found: list[re.Match[str]]) -> list[re.Match[str]]:
 
 
 def _figures(letters: Figures) -> list[dict[str, Any]]:
-    """Return the queries of numbers in the text; they do not decide the alert. NaN counts as no value."""
+    """Return the queries of the numbers in the text, which do not decide the alert. NaN counts as no value."""
     made = []
     for metric, (letter, match) in letters.items():
         labels = match["labels"].replace("=%q", "")
@@ -137,9 +138,9 @@ def _figures(letters: Figures) -> list[dict[str, Any]]:
 
 
 def _words(text: str, letters: Figures) -> str:
-    """Return the text with numbers from queries: in Grafana `$value` is a sentence, and the number is query A's.
+    """Return the text with numbers from queries, because in Grafana `$value` is a sentence; the number is query A's.
 
-    A query without result would show 0, so the text tests for its labels.
+    A query without a result would show 0, so the text first tests whether the query has labels.
     """
 
     def number_of(match: re.Match[str]) -> str:

@@ -22,7 +22,7 @@ from panels import GOOD, NO_ANSWER, TROUBLE, WAIT, Words, cells, graph, link, nu
 __all__ = ["fleet"]
 
 ZERO = f"0 * sum(up{{{HERE}}} == 1)"
-"""Zero while at least one monitor is up, else no value: then nothing is known."""
+"""Zero while at least one monitor is up; no value otherwise, because nothing is known then."""
 
 NONE_FIRE = f"0 * count(cfmon_last_message_timestamp_seconds{{{HERE}}}) or {ZERO} - 1"
 """Zero if agents are known. A monitor without agents monitors nothing, so its alarms are unknown."""

@@ -50,9 +50,9 @@ STATES: Words = {
     34: ("DOWN", NO_ANSWER),
     32: ("up", GOOD),
 }
-"""Values of `state`, in the order of the status page: the more, the sooner it needs a person.
+"""Values of `state`, in the order of the status page: a larger value needs a person sooner.
 
-0, 8 or 16 for the alarm, 2 more while blind, 1 if its monitor is down; 32, 34: of a monitor.
+An agent has 0, 8 or 16 for its alarm, 2 more while blind, 1 more if its monitor is down. A monitor has 32 or 34.
 """
 
 CHOSEN = "${job:queryparam}&${instance:queryparam}"
@@ -64,8 +64,8 @@ AGENT_LINKS = [link("This agent", f"/d/cfmon-agent?var-agent=${{__field.labels.a
 def state_by(by: str, which: str) -> str:
     """Return the state (`STATES`) by these labels: the worst alarm, plus 2 if anything is blind.
 
-    An agent that was never blind has no `cfmon_blind` series, so its alarm series gives a 0. One that was known in the
-    last hour and is no longer is shown as not monitored rather than left out.
+    An agent that was never blind has no `cfmon_blind` series, so its alarm series gives a 0. An agent that was known in
+    the last hour and is no longer known is shown as not monitored.
     """
     alarm = f'cfmon_alarm_state{{{which}, state="firing"}} * 16 or cfmon_alarm_state{{{which}, state="pending"}} * 8'
     blind = f"max by ({by}) (cfmon_blind{{{which}}})"
@@ -75,7 +75,7 @@ def state_by(by: str, which: str) -> str:
 
 
 NOT_ALL_SEEN = {-1: ("UNKNOWN: incomplete", NO_ANSWER)}
-"""Text for `counted` if it found none but the data are incomplete."""
+"""Text for the value -1 of `counted`: nothing was found, but the data are incomplete."""
 
 NO_ZERO = "or vector(0)"
 
@@ -89,7 +89,7 @@ def unwatched() -> str:
 def unseen(which: str) -> str:
     """Return how much is unknown: monitors that do not work or have lost the broker, and formulas that are blind.
 
-    Idle agents need no evaluation; a model in doubt still gives verdicts, and has a panel of its own.
+    Not counted are idle agents, for which no evaluation is due, and rejected models, which have their own panel.
     """
     lost = f"(sum(cfmon_mqtt_connected{{{HERE}}} == bool 0) {NO_ZERO})"
     blind = f'(sum(cfmon_blind{{{which}, reason!~"{"|".join(sorted(COMPLETE))}"}}) {NO_ZERO})'
@@ -97,9 +97,9 @@ def unseen(which: str) -> str:
 
 
 def counted(what: str, unknown: str, otherwise: str) -> str:
-    """Return the number of `what`; -1 (`NOT_ALL_SEEN`) if that is 0 and `unknown` is not.
+    """Return the query of the number of `what`; -1 (`NOT_ALL_SEEN`) if this number is 0 and `unknown` is not 0.
 
-    `otherwise`: the value if `what` has none; without that, too, there is no value.
+    `otherwise`: query used if `what` has no value; if it has no value either, there is none.
     """
     known = f"({what} or {otherwise})"
     return f"({what}) > 0 or (0 - clamp_max({unknown}, 1) < 0) and on () {known} or {known}"
@@ -129,7 +129,7 @@ class Episode(Builder[model.AnnotationQuery]):
 
 
 def recalled(name: str, label: str, about: str, series: str, *, of: str = "", many: bool) -> build.QueryVariable:
-    """Return a variable with the values of a label (its own name, or `of`) in `series`; `many`: all are preselected."""
+    """Return a variable with the values of the label `of` (by default `name`) in `series`. `many`: preselect all."""
     asked = f"label_values({series}, {of or name})"
     made = _variable(name, label, about, asked).multi(many)
     return made.include_all(True).all_value(".*").current(_everything()) if many else made
@@ -152,9 +152,9 @@ def _everything() -> model.VariableOption:
 
 
 def jobs() -> build.QueryVariable:
-    """Return the variable of scrape jobs: with a monitor within a week, or `cfmon` in their name, as in the rules.
+    """Return the variable of scrape jobs that had a monitor in the last week or have `cfmon` in their name.
 
-    All of these are preselected, and not `.*`: other jobs have an `up` too.
+    These jobs are preselected rather than `.*`, because other jobs have an `up` too.
     """
     about = "Scrape jobs of Prometheus that contain monitors."
     seen = 'count by (job) (last_over_time(cfmon_build_info[7d]) or up{job=~".*cfmon.*"})'
@@ -163,7 +163,7 @@ def jobs() -> build.QueryVariable:
 
 
 def choose() -> build.QueryVariable:
-    """Return the variable of monitors; by `up`, so that one that is down can still be selected."""
+    """Return the variable of monitors. It uses `up`, so that a monitor that is down can still be selected."""
     about = "Monitors, by their instance label in Prometheus."
     return recalled("instance", "Monitor", about, f"up{{{JOB}}}", many=True)
 

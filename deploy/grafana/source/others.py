@@ -1,4 +1,4 @@
-"""A panel for each metric that no other panel shows, from its name, help and kind: a new metric needs none by hand."""
+"""Make a panel for each metric that no other panel shows, from its name, help and kind."""
 
 from __future__ import annotations
 

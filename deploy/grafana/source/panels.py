@@ -1,7 +1,7 @@
 """Building blocks of the dashboards: queries, value mappings, and the kinds of panel.
 
-Colour never carries information alone: a state is a word, a threshold is a line and in the description. The colours are
-those of the status page, from its style.
+Colour is never the only sign: a state is also a word, and a threshold is also a line and in the description. The
+colours are read from the style of the status page.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Words = Mapping[float | None, tuple[str, str]]
 
 
 def query(expression: str, legend: str = "", *, letter: str = "A", now: bool = False) -> prometheus.Dataquery:
-    """Return a query: a PromQL expression over the time shown, or its value `now`; `legend` names its series."""
+    """Return a query of a PromQL expression over the time shown or, with `now`, now. `legend` names its series."""
     made = prometheus.Dataquery().expr(expression).ref_id(letter).datasource(SOURCE)
     made = made.legend_format(legend) if legend else made
     return made.instant() if now else made.range()
@@ -88,7 +88,7 @@ def _by_threshold() -> build.FieldColor:
 
 
 def link(title: str, url: str) -> dict[str, str]:
-    """Return a link on a value; Grafana replaces `${__data.fields.NAME}` by the value in the row or series clicked."""
+    """Return a link on a value. Grafana replaces `${__data.fields.NAME}` by the value in the clicked row or series."""
     return {"title": title, "url": url}
 
 
@@ -105,9 +105,9 @@ def number(
     legend: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """Return a panel with one large number; `nothing`: text if there is no value. From `limit` its colour is `beyond`.
+    """Return a panel with one large number, in the colour `beyond` from `limit` on. `nothing`: text without a value.
 
-    The query is instant: the last value of the time shown may be old.
+    The query asks for the present value, because the last value in the time shown may be old.
     """
     made = (
         stat.Panel()
