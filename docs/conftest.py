@@ -1,4 +1,4 @@
-"""The examples of the pages in a folder continue those of its first page, which has the model that all of them use."""
+"""Let the examples of the pages in a folder continue those of its first page, which has the model that all use."""
 
 from __future__ import annotations
 

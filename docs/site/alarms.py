@@ -35,7 +35,7 @@ def alarm(scenario: str, number: int, *, steps: int) -> str:
 
 
 def simulated(loaded: Loaded, steps: int) -> Iterator[Effects]:
-    """Yield the effects of each event as the demo's agent runs, a tenth of a second per step."""
+    """Yield the effects of each event while the demo's agent runs, with a tenth of a second between steps."""
     pipeline = loaded.pipeline("sidecar-1")
     yield pipeline.step(Connected(Instant(BEGIN, 0.0), up=True))
     agent = SimulatedAgent.of(loaded.model, loaded.config.policies["nominal"], 0)

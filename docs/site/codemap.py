@@ -1,6 +1,6 @@
 """Write `docs/codemap.md` from the docstrings of the modules: `python -m docs.site.codemap`.
 
-A module has a line: its name and the first sentence of its docstring. A test compares the page with the sources.
+Each module has a line with its name and the first sentence of its docstring. A test compares page and sources.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ The monitor reads one YAML file; [messages and files](messages/configuration.md)
 check FILE` reports every error with file and line. `cfmon config schema` prints the JSON Schema, for editors and CI.
 
 Paths are relative to the file. Durations and sizes have a unit (`500ms`, `5s`, `1h`, `30d`; `500MB`). Unknown keys are
-errors. An environment variable overrides a key: `CFMON_MQTT__URL` is `mqtt.url`. Lists and maps are JSON there.
+errors. An environment variable overrides a key: `CFMON_MQTT__URL` is `mqtt.url`. In a variable, lists and maps are
+JSON.
 """
 KINDS: Final = {
     "^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)$": "duration, up to 366 days",

@@ -177,7 +177,7 @@ def decisions() -> str:
 
 
 def bounds() -> str:
-    """One number and two intervals for the same question."""
+    """Draw one number and two intervals for the same question."""
     canvas = Canvas(
         WIDTH,
         "One number, and what other causal models allow",

@@ -31,7 +31,7 @@ ELSEWHERE: Final = {
 LINK: Final = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 FENCE: Final = re.compile(r"^( *)(```+|~~~+).*?^\1\2[^\n]*$", re.MULTILINE | re.DOTALL)
 LIST: Final = re.compile(r"^(?!(?:[-*]|\d+\.) )(\S.*)\n(?=(?:[-*]|\d+\.) )", re.MULTILINE)
-"""A line of text directly above a list: mkdocs, unlike others, needs an empty line before the list."""
+"""Matches a line of text directly above a list, because mkdocs needs an empty line before the list."""
 MATH: Final = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 RUNBOOKS: Final = "deploy/runbooks"
 

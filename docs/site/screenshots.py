@@ -1,6 +1,6 @@
 """Make the screenshots of the documentation from a running demo: `make screenshots`.
 
-Beside the agent of `cfmon demo`, others run in the same simulator, and one of them stops, so that its formula is blind.
+Beside the agent of `cfmon demo`, other agents run in the same simulator. One of them stops, and becomes blind.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _running(command: list[str], **more: Any) -> Iterator[subprocess.Popen[str]]
 
 
 def _addresses(demo: subprocess.Popen[str], output: Path) -> tuple[str, str]:
-    """Return where the demo's broker and its status page are, from what it prints first."""
+    """Return the addresses of the demo's broker and status page, from the first lines that the demo prints."""
     while demo.poll() is None:
         if found := re.search(r"broker +(mqtt://\S+?),.*open (http://\S+)", output.read_text("utf-8"), re.DOTALL):
             return found[1], found[2]
@@ -69,7 +69,7 @@ def _addresses(demo: subprocess.Popen[str], output: Path) -> tuple[str, str]:
 
 @contextmanager
 def _demo(folder: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run the demo with all its agents; yield where its status page is, and the agent that is to stop."""
+    """Run the demo with all its agents; yield the address of its status page, and the agent that will be stopped."""
     policies = data_file("policies/icu-sepsis")
     command = [str(Path(sys.executable).with_name("cfmon")), "demo", "--forever", "--interval", INTERVAL]
     with ExitStack() as stack:
