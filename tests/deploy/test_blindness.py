@@ -71,7 +71,7 @@ CAUSES = [
         f"{BAD}::test_each_bad_message_is_counted_and_the_next_episode_is_judged",
     ),
     Row(
-        "A step within an episode has no action, and states are seen",
+        "A step within an episode has no action, and the model's states are not hidden",
         "gap",
         'cfmon_rejected_total{reason="missing_action"}',
         "CfmonMessagesRejected",
