@@ -1,7 +1,6 @@
 """Estimate what a fleet needs: `python deploy/flink/sizing.py --agents 100000 --steps 1`.
 
-The estimate assumes that only the number of processes grows with the fleet, and uses measurements of one process
-(docs/flink.md). It ignores networks, disks and Kafka. This script needs only Python.
+docs/flink.md has the assumptions and the measurements. This script needs only Python.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The state is the newest bytes of the agent's monitor and the lines since. Writing bytes takes as long as evaluating a
 line, so the bytes are written only after every `EVERY` lines; the lines in between are appended. Restoring evaluates
 these lines again, with a bit-identical result: a line contains its time, so nothing depends on when it is read.
-`cfmon_flink.bucket` keeps bytes and lines of many agents.
 """
 
 from __future__ import annotations
