@@ -14,6 +14,7 @@ from benchmarks.workloads.stepping import grid_workload
 from benchmarks.worlds import GRID_GOAL
 from monitor.arrays import Ints
 from monitor.evaluation.bands import LearnedBands
+from monitor.evaluation.credible import LearnedTable
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model import MDP
@@ -106,7 +107,7 @@ def _costs(model: MDP, policies: dict[str, PolicyTable], pairs: list[tuple[int, 
         "guaranteed": learner.incremental_check(formula, "any", window=WINDOW),
         "credible": learner.incremental_check(formula, "gumbel", window=WINDOW),
     }
-    bands = LearnedBands(learner, settings)
+    bands = LearnedBands(LearnedTable(learner.evaluators), settings)
     costs: dict[str, list[float]] = {way: [] for way in checks}
     for now in range(len(pairs)):
         held = tuple(pairs[max(0, now + 1 - WINDOW) : now + 1])

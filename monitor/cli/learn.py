@@ -26,6 +26,7 @@ from monitor.cli.recorded_inputs import (
     OrderColumn,
     RewardColumn,
     RewardTiming,
+    SignalColumn,
     SkipBad,
     StateColumns,
     TerminatedColumn,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.model_report import ModelReport
+    from monitor.authoring.learning.tally import Tally
     from monitor.authoring.proposal.assessment import ModelQuality
     from monitor.model.mdp import MDP
 
@@ -78,6 +80,7 @@ def model_learn(
     truncated: TruncatedColumn = None,
     next_state: NextStateColumns = None,
     observation: ObservationColumns = None,
+    signal: SignalColumn = None,
     timing: RewardTiming = None,
     bins: Bins = None,
     abstraction: AbstractionKind = None,
@@ -123,6 +126,7 @@ def model_learn(
     roles = {
         "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
         "terminated": terminated, "truncated": truncated, "next_state": next_state, "observation": observation,
+        "signal": signal,
         "timing": None if timing is None else timing.value, "time_limit": time_limit,
     }  # fmt: skip
     said = {"bins": bins, "abstraction": abstraction, "label": label or [], "unsafe": unsafe or [], "prior": prior}
@@ -135,7 +139,9 @@ def model_learn(
     sources = [open_recording(path, topic, codes) for path in paths]
     if dynamics:
         unused = {name: said[name] for name in ("bins", "abstraction", "unsafe", "prior")}
-        _refuse_options(unused | {"append": append, "observation": observation}, f"with --dynamics: {NUMBERS}")
+        _refuse_options(
+            unused | {"append": append, "observation": observation, "signal": signal}, f"with --dynamics: {NUMBERS}"
+        )
         learn_dynamics(
             sources, target, roles, labels=label or [], inputs=inputs, seed=seed,
             fits=fits, reports=report or [], limit=limit, as_json=as_json,
@@ -294,12 +300,27 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "pairs": learner.states.size * model.actions,
         "gaps": tally.gaps,
         "next states that differ": tally.mismatches,
+        **({} if model.emissions is None else {"emissions": _emission_facts(tally)}),
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
         "label missed": missed(tally, learner.labels),
         "state encoder": ENCODERS[learner.states.kind],
         "labels that never hold": never_held(learner),
         "labels unknown": unrecorded(learner),
         "kinds of ends not recorded": int((table.keys < ENDS).sum()),
+    }
+
+
+def _emission_facts(tally: Tally) -> dict[str, int]:
+    from monitor.authoring.learning.state_codes import base_of, is_end  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.tally import CODE_BITS  # noqa: PLC0415 - likewise
+
+    states, kinds = {*(tally.emissions.keys >> CODE_BITS).tolist()}, tally.emissions.keys & ((1 << CODE_BITS) - 1)
+    visited = tally.visited.keys[~is_end(tally.visited.keys)]
+    return {
+        "counted": int(tally.emissions["visits"].sum()),
+        "kinds": len({*kinds.tolist()}),
+        "states": len(states),
+        "states without": len({*base_of(visited).tolist()} - states),
     }
 
 
@@ -315,6 +336,13 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
         f"{many(facts['states'], 'state')}, {many(facts['actions'], 'action')}; {facts['pairs seen']:,} of "
         f"{many(facts['pairs'], 'pair')} (state, action) seen"
     )
+    if (shown := facts.get("emissions")) is not None:
+        lacking = shown["states without"]
+        rest = f"; none in {many(lacking, 'state')}, which may show each of these alike" if lacking else ""
+        say(
+            f"{target}: {many(shown['counted'], 'observation')} of {many(shown['kinds'], 'kind')} recorded in "
+            f"{many(shown['states'], 'state')}{rest}"
+        )
     for name, count in facts["labels"].items():
         say(f"{target}: {printable(name)} holds in {many(count, 'state')}")
     for line in dict.fromkeys([*_notes(facts), *facts.get("problems", [])]):

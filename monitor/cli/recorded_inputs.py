@@ -47,6 +47,7 @@ __all__ = [
     "OrderColumn",
     "RewardColumn",
     "RewardTiming",
+    "SignalColumn",
     "SkipBad",
     "StateColumns",
     "TerminatedColumn",
@@ -109,6 +110,9 @@ TruncatedColumn = Annotated[
 NextStateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")]
 ObservationColumns = Annotated[
     str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input; some are kept for each state")
+]
+SignalColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="column of what the sensor shows: live agents do not see the state")
 ]
 AbstractionKind = Annotated[
     str | None,

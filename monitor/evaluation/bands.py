@@ -16,8 +16,14 @@ from msgspec.structs import replace
 from monitor.causal import CounterfactualWorld
 from monitor.errors import LimitError
 from monitor.evaluation.basis import DIGITS, UncertainRows, basis_of
-from monitor.evaluation.credible import PosteriorValues, Samples, check_band_settings
-from monitor.exact import Checker
+from monitor.evaluation.credible import (
+    LearnedModel,
+    LearnedTable,
+    ObservedPath,
+    PosteriorValues,
+    Samples,
+    check_band_settings,
+)
 from monitor.exact.row_uses import RowUses, row_uses
 from monitor.exact.verdict import resolve
 from monitor.logic import Formula, print_formula
@@ -25,7 +31,7 @@ from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import goals_now, nested_goals, quantity_goals
 from monitor.types.specs import BandSettings
 from monitor.types.stream_events import PathPairs
-from monitor.types.verdicts import Bands, RestsOn, Verdict
+from monitor.types.verdicts import NO_USES, Bands, RestsOn, Verdict
 
 CARRIED = 0.9
 """`support` is determined by the heaviest rows that together have this fraction of the total weight."""
@@ -37,20 +43,19 @@ class LearnedBands:
     """Bands of verdicts on one learned model.
 
     Args:
-        checker: checker of the model.
+        learned: the model.
         settings: settings of the credible band. Raises ConfigError if they are not allowed.
     """
 
-    def __init__(self, checker: Checker, settings: BandSettings) -> None:
+    def __init__(self, learned: LearnedModel, settings: BandSettings) -> None:
         self.settings = check_band_settings(settings)
-        self._evaluators = checker.evaluators
-        self._posterior = PosteriorValues(checker.evaluators, settings)
+        self._learned, self._posterior = learned, PosteriorValues(learned, settings)
 
     def prepare(self, formula: Formula, path: PathPairs) -> None:
         """Draw the models and compute their value tables, so that the first verdict is not delayed."""
         for goal in quantity_goals(formula):
             try:
-                self._samples(goal, _Observed(path, terminated=False))
+                self._samples(goal, ObservedPath(path, terminated=False))
             except LimitError:
                 return  # each verdict reports it
 
@@ -62,17 +67,18 @@ class LearnedBands:
         *,
         terminated: bool = False,
         acted: Sequence[str] = (),
+        before: Sequence[float] = (),
     ) -> Verdict:
         """Return an exact verdict on `path` with its credible band, its support and the pairs to visit.
 
-        `acted`: names of the policies that acted at the pairs; empty if nominal acted. Numbers that are too large to
+        `acted`, `before`: as in `ObservedPath`. Numbers that are too large to
         compute are left out, and `bands.reason` says why.
         """
         goals = quantity_goals(formula)
         if not goals or verdict.method != "exact" or not verdict.quantities:
             return verdict
         reasons: list[str] = []
-        observed = _Observed(path, terminated, acted)
+        observed = ObservedPath(path, terminated, acted, before)
         settings = self.settings
         credible = self._credible(goals, observed, reasons)
         uses = self._uses(goals, observed, reasons)
@@ -82,16 +88,20 @@ class LearnedBands:
             verdict = with_credible(verdict, formula, credible, effect, now, settings.level)
         if uses is not None:
             verdict = _with_support(verdict, formula, uses)
-        how = verdict.bands or Bands()
+        return self.described(verdict, reasons)
+
+    def described(self, verdict: Verdict, reasons: Sequence[str]) -> Verdict:
+        """Return a verdict that says how its bands are computed. `reasons`: why some of them are missing."""
+        how, settings = verdict.bands or Bands(), self.settings
         how = replace(how, draws=settings.draws, seed=settings.seed, level=settings.level, doubt=settings.doubt)
         return replace(verdict, bands=missing(how, reasons))
 
     def uses(self, formula: Formula, path: PathPairs, *, terminated: bool = False) -> list[RowUses]:
         """Return the uses of rows by all goals of a formula on `path`; empty if they are not counted."""
-        found = self._uses(quantity_goals(formula), _Observed(path, terminated), [])
+        found = self._uses(quantity_goals(formula), ObservedPath(path, terminated), [])
         return [] if found is None else [part for each in found for part in each.uses]
 
-    def _credible(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[Samples] | None:
+    def _credible(self, goals: list[Goal], observed: ObservedPath, reasons: list[str]) -> list[Samples] | None:
         """Return the values of each goal over the posterior models."""
         try:
             return [self._samples(goal, observed) for goal in goals]
@@ -99,29 +109,26 @@ class LearnedBands:
             reasons.append(f"no credible band: {error}")
             return None
 
-    def _samples(self, goal: Goal, observed: _Observed) -> Samples:
-        since = observed.since(goal)
-        values = self._in_posterior(goal.world.change, goal, since)
+    def _samples(self, goal: Goal, observed: ObservedPath) -> Samples:
+        first = resolve(goal.world.offset, len(observed.path))[1]
+        values = self._posterior.values(goal.world.change, goal.measure, observed, first)
         if goal.world.baseline is not None:
-            return values.minus(self._in_posterior(goal.world.baseline, goal, since))
+            return values.minus(self._posterior.values(goal.world.baseline, goal.measure, observed, first))
         return values
 
-    def _in_posterior(self, change: InterventionRef, goal: Goal, since: _Observed) -> Samples:
-        path, terminated, acted = since
-        return self._posterior.values(change, goal.measure, path, terminated=terminated, acted=acted)
-
-    def _uses(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[_GoalUses] | None:
+    def _uses(self, goals: list[Goal], observed: ObservedPath, reasons: list[str]) -> list[_GoalUses] | None:
         """Return the uses of rows by each goal."""
         if any(isinstance(goal.measure, Probability) and any(nested_goals(goal.measure.path)) for goal in goals):
             reasons.append("no support: a quantity is nested in another")
             return None
+        firsts = [resolve(goal.world.offset, len(observed.path))[1] for goal in goals]
         try:
-            return [self._of_goal(goal, observed.since(goal)) for goal in goals]
+            return [self._of_goal(goal, observed.since(first)) for goal, first in zip(goals, firsts, strict=True)]
         except LimitError as error:
             reasons.append(f"no support: {error}")
             return None
 
-    def _of_goal(self, goal: Goal, since: _Observed) -> _GoalUses:
+    def _of_goal(self, goal: Goal, since: ObservedPath) -> _GoalUses:
         uses = self._in_world(goal.world.change, goal, since)
         basis = basis_of(uses)
         if goal.world.baseline is None:
@@ -132,11 +139,13 @@ class LearnedBands:
         uses.add(base, sign=-1.0)
         return _GoalUses([uses], basis)
 
-    def _in_world(self, change: InterventionRef, goal: Goal, since: _Observed) -> RowUses:
+    def _in_world(self, change: InterventionRef, goal: Goal, since: ObservedPath) -> RowUses:
+        if not isinstance(self._learned, LearnedTable):
+            raise LimitError(NO_USES.removeprefix("no support: "))
         if change.decides:
             raise LimitError(f"rows that {change.name} uses are not counted")
-        path, terminated, acted = since
-        evaluators = self._evaluators
+        path, terminated, acted, _ = since
+        evaluators = self._learned.evaluators
         end = path[-1][0] if terminated and not evaluators.stays(path[-1][0]) else None
         nominal = evaluators.nominal(end, until=len(path) - 1, acted=acted)
         world = CounterfactualWorld.at(path, 0, nominal, evaluators.intervention(change, end), evaluators.rows)
@@ -153,22 +162,6 @@ class _GoalUses(NamedTuple):
 
     uses: list[RowUses]
     basis: RestsOn | None
-
-
-class _Observed(NamedTuple):
-    """The observed path of a verdict.
-
-    `acted`: names of the policies that acted at its pairs; empty if nominal acted.
-    """
-
-    path: PathPairs
-    terminated: bool
-    acted: Sequence[str] = ()
-
-    def since(self, goal: Goal) -> _Observed:
-        """Return the observations from the intervention on, because the answer does not depend on earlier ones."""
-        first = resolve(goal.world.offset, len(self.path))[1]
-        return _Observed(self.path[first:], self.terminated, self.acted[first:])
 
 
 def with_credible(  # noqa: PLR0917 - a verdict, what it answers, and its bands

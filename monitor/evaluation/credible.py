@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from itertools import chain, islice
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.causal import CounterfactualWorld
 from monitor.errors import ConfigError, LimitError
-from monitor.evaluation.posterior import drawn_probabilities, opened
+from monitor.evaluation.posterior import drawn_emissions, drawn_probabilities, opened
 from monitor.evaluation.seeding import SEEDS
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.forward.row_table import RowBudget
@@ -27,6 +28,7 @@ from monitor.logic import Automaton
 from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import InterventionRef, Measure, Probability
 from monitor.model import MDP
+from monitor.model.emissions import Emissions
 from monitor.model.unknown import unknown_labels, unknown_states
 from monitor.types.specs import BandSettings
 from monitor.types.stream_events import PathPairs
@@ -85,78 +87,156 @@ class Samples(NamedTuple):
         return low, float(np.quantile(self.high, 1.0 - tail, method="weibull"))
 
 
-class DrawnModel(NamedTuple):
-    """The evaluators of one drawn model, with the worst and the best case for unknown outcomes."""
+class ObservedPath(NamedTuple):
+    """The observed path of a verdict.
 
-    low: Evaluators
-    high: Evaluators
+    `acted`: names of the policies that acted at its pairs; empty if nominal acted. `before`: the belief before its
+    first pair (`monitor.hidden.filtering`); empty if states are seen, or if the episode begins there.
+    """
+
+    path: PathPairs
+    terminated: bool
+    acted: Sequence[str] = ()
+    before: Sequence[float] = ()
+
+    def since(self, first: int) -> ObservedPath:
+        """Return the part of the path from pair `first` on."""
+        return ObservedPath(self.path[first:], self.terminated, self.acted[first:])
 
 
-class SharedByDraws(NamedTuple):
-    """State shared by all draws: the budget of cached rows, and the automata, which depend on no model."""
+class DrawnValues(Protocol):
+    """Exact values on one drawn model, with the worst or the best case for unknown outcomes."""
 
-    budget: RowBudget
-    automata: dict[Measure, Automaton]
+    def value(self, change: InterventionRef, measure: Measure, observed: ObservedPath, first: int) -> float:
+        """Return the Gumbel-Max value under the intervention `change` at pair `first` of a path."""
+        ...
+
+
+class LearnedModel(Protocol):
+    """A learned model with its policies.
+
+    `model`, `models`: the model and other models by name. `table_bytes`: size of its value tables so far.
+    """
+
+    @property
+    def model(self) -> MDP: ...  # noqa: D102
+    @property
+    def models(self) -> Mapping[str, MDP]: ...  # noqa: D102
+    @property
+    def table_bytes(self) -> int: ...  # noqa: D102
+
+    def constant(self, measure: Measure) -> float | None:
+        """Return the value of a measure if it is the same on every path, else None."""
+        ...
+
+    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawnValues, DrawnValues]:
+        """Return the values on a drawn model in the worst and in the best case. `models`: the drawn other models."""
+        ...
+
+
+class LearnedTable:
+    """A learned model whose states are seen, as `LearnedModel`.
+
+    `evaluators`: evaluators of the learned model, whose policies the draws share. The draws also share the budget of
+    cached rows, and the automata, which depend on no model.
+    """
+
+    def __init__(self, evaluators: Evaluators) -> None:
+        self.evaluators, self.constant = evaluators, evaluators.constant
+        self.model, self.models = evaluators.model, evaluators.models
+        self._budget, self._automata = RowBudget(), dict[Measure, Automaton]()
+
+    @property
+    def table_bytes(self) -> int:
+        """Size of the value tables so far."""
+        return self.evaluators.table_bytes
+
+    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawnValues, DrawnValues]:
+        """As in `LearnedModel`."""
+        policies = self.evaluators.policies
+        low, high = (
+            _TableValues(Evaluators(side, policies, models, self._budget, automata=self._automata)) for side in sides
+        )
+        return low, high
+
+
+class _TableValues(NamedTuple):
+    evaluators: Evaluators
+
+    def value(self, change: InterventionRef, measure: Measure, observed: ObservedPath, first: int) -> float:
+        evaluators, (path, terminated, acted) = (
+            self.evaluators,
+            observed.since(first)[:3],
+        )  # independent of earlier pairs
+        end = path[-1][0] if terminated else None
+        ended = None if end is None or evaluators.stays(end) else end
+        nominal = evaluators.nominal(ended, until=len(path) - 1, acted=acted)
+        world = CounterfactualWorld.at(path, 0, nominal, evaluators.intervention(change, ended), evaluators.rows)
+        return evaluators.value(world, measure)
 
 
 class PosteriorValues:
     """Exact values over M drawn models.
 
     Args:
-        evaluators: evaluators of the learned model, whose policies the draws share.
+        learned: the learned model.
         settings: number of draws, seed and level.
     """
 
-    def __init__(self, evaluators: Evaluators, settings: BandSettings) -> None:
-        self._evaluators, self.settings = evaluators, settings
+    def __init__(self, learned: LearnedModel, settings: BandSettings) -> None:
+        self._learned, self.settings = learned, settings
+        self._split: dict[Measure, Measure] = {}
 
     @cached_property
-    def draws(self) -> list[DrawnModel]:
-        """The evaluators of the drawn models, made when they are first needed.
+    def draws(self) -> list[tuple[DrawnValues, DrawnValues]]:
+        """The values on the drawn models, in the worst and in the best case, made when they are first needed.
 
         Raises LimitError if all drawn models together would be too large.
         """
-        given, settings = self._evaluators, self.settings
+        given, settings = self._learned, self.settings
         models = {"": given.model, **{name: given.models[name] for name in sorted(given.models)}}
         wide = {name: opened(model) for name, model in models.items()}
         size = settings.draws * sum(wide[name].probabilities.size for name, m in models.items() if m.counts is not None)
+        emissions = drawn_emissions(given.model.emissions, self._generator(len(models)))
+        shown = next(emissions)
+        if shown is not None and shown is not given.model.emissions:
+            size += settings.draws * shown.probabilities.size
         if size > MAX_DRAWN:
             raise LimitError(
                 f"{settings.draws} posterior models have {size:,} probabilities (limit MAX_DRAWN, {MAX_DRAWN:,}); "
                 "draw fewer models"
             )
         streams = {
-            name: drawn_probabilities(model, np.random.default_rng((settings.seed, number)))
+            name: drawn_probabilities(model, self._generator(number))
             for number, (name, model) in enumerate(models.items())
         }
         there, unknown = unknown_states(*models.values()), unknown_labels(*models.values())
-        sides, shared = both_sides(wide.pop(""), there, unknown), SharedByDraws(RowBudget(), {})
-        return [self._drawn(sides, wide, streams, shared) for _ in range(settings.draws)]
+        sides = both_sides(wide.pop(""), there, unknown)
+        every = islice(chain([shown], emissions), settings.draws)
+        return [self._drawn(sides, wide, streams, each) for each in every]
 
-    def values(
-        self, change: InterventionRef, measure: Measure, path: PathPairs, *, terminated: bool, acted: Sequence[str] = ()
-    ) -> Samples:
-        """Return the Gumbel-Max values under the intervention `change` at the path's first pair.
+    def _generator(self, number: int) -> np.random.Generator:
+        return np.random.default_rng((self.settings.seed, number))
 
-        `acted`: names of the policies that acted at the pairs; empty if nominal acted.
+    def values(self, change: InterventionRef, measure: Measure, observed: ObservedPath, first: int = 0) -> Samples:
+        """Return the Gumbel-Max values under the intervention `change` at pair `first` of a path.
 
         Raises LimitError if their value tables would be too large, if a nested quantity has no worst and best case, or
         if the intervention makes decisions for the goal.
         """
         if change.decides:
             raise LimitError(f"{change.name} is not evaluated on posterior models: each would need tables of its own")
-        end = path[-1][0] if terminated else None
-        constant = self._evaluators.constant(measure)
+        constant = self._learned.constant(measure)
         if constant is not None:
             return Samples(*np.full((2, self.settings.draws), constant))
-        if isinstance(measure, Probability):
-            measure = Probability(split_labels(measure.path))
-        given = change, measure, path, end, acted
-        pairs = [[_value(side, *given) for side in drawn] for drawn in self._affordable()]
+        if isinstance(measure, Probability) and measure not in self._split:
+            self._split[measure] = Probability(split_labels(measure.path))
+        given = change, self._split.get(measure, measure), observed, first
+        pairs = [[side.value(*given) for side in drawn] for drawn in self._affordable()]
         return Samples(*np.array(pairs).T)
 
-    def _affordable(self) -> Sequence[DrawnModel]:
-        size = self._evaluators.table_bytes * len(DrawnModel._fields) * self.settings.draws
+    def _affordable(self) -> Sequence[tuple[DrawnValues, DrawnValues]]:
+        size = self._learned.table_bytes * len(Sides._fields) * self.settings.draws
         if size > MAX_TABLES:
             raise LimitError(
                 f"the value tables of {self.settings.draws} posterior models have {size >> 20} MiB (limit MAX_TABLES); "
@@ -165,29 +245,14 @@ class PosteriorValues:
         return self.draws
 
     def _drawn(
-        self, sides: Sides, others: Mapping[str, MDP], streams: Mapping[str, Iterator[Floats]], shared: SharedByDraws
-    ) -> DrawnModel:
-        """Return the evaluators of one draw."""
+        self,
+        sides: Sides,
+        others: Mapping[str, MDP],
+        streams: Mapping[str, Iterator[Floats]],
+        emissions: Emissions | None,
+    ) -> tuple[DrawnValues, DrawnValues]:
+        """Return the values on one draw."""
         rows = {name: next(stream) for name, stream in streams.items()}
         models = {name: replace(other, probabilities=rows[name]) for name, other in others.items()}
-        policies = self._evaluators.policies
-        drawn = (replace(side, probabilities=rows[""]) for side in sides)
-        return DrawnModel(*(Evaluators(m, policies, models, shared.budget, automata=shared.automata) for m in drawn))
-
-
-def _value(  # noqa: PLR0917 - the evaluators, and what the value is a function of
-    evaluators: Evaluators,
-    change: InterventionRef,
-    measure: Measure,
-    path: PathPairs,
-    end: int | None,
-    acted: Sequence[str],
-) -> float:
-    """Return the value under the intervention `change` at the first pair of a path.
-
-    `end`: the state in which the path terminated, if it did.
-    """
-    ended = None if end is None or evaluators.stays(end) else end
-    nominal = evaluators.nominal(ended, until=len(path) - 1, acted=acted)
-    world = CounterfactualWorld.at(path, 0, nominal, evaluators.intervention(change, ended), evaluators.rows)
-    return evaluators.value(world, measure)
+        low, high = (replace(side, probabilities=rows[""], emissions=emissions) for side in sides)
+        return self._learned.on(Sides(low, high), models)

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.basis import basis_at_start
-from monitor.evaluation.credible import check_band_settings
+from monitor.evaluation.credible import LearnedTable, check_band_settings
 from monitor.evaluation.fit_bands import fit_bands
+from monitor.evaluation.hidden_bands import LearnedHidden
 from monitor.evaluation.models import read_policies, require_table
 from monitor.evaluation.sampled_checker import SampledChecker, estimated
 from monitor.evaluation.seeding import alone, check_sampling
@@ -33,7 +34,7 @@ from monitor.model import MDP
 from monitor.policy.controller import is_hidden
 from monitor.sampled import Enumerated
 from monitor.types.specs import BandSettings, FormulaSpec, Sampling
-from monitor.types.verdicts import Drawn, RestsOn, Verdict
+from monitor.types.verdicts import NOT_FROM_START, Drawn, RestsOn, Verdict
 from monitor.worlds import Moment, is_world
 from monitor.worlds.trial import some_moment
 
@@ -101,7 +102,8 @@ class TableEngines:
     def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings | None = BANDS) -> None:
         self.checker, self.sampling = checker, check_sampling(sampling)
         settings = None if bands is None else check_band_settings(bands)
-        self.learned = LearnedBands(checker, settings) if settings and checker.evaluators.learned else None
+        table = LearnedTable(checker.evaluators)
+        self.learned = LearnedBands(table, settings) if settings and checker.evaluators.learned else None
         self.names = Names(checker.model, checker.policies, checker.models)
         self.tested = checker.model
 
@@ -306,13 +308,14 @@ class HiddenEngines:
     Args:
         checker: checker of the model and the policies.
         sampling: only checked, because nothing is sampled. Raises ConfigError if it is not allowed.
+        bands: as in `TableEngines`.
 
-    `learned`: always None, because such models have no bands yet. The other attributes are those of `TableEngines`.
+    The attributes are those of `TableEngines`.
     """
 
-    learned = None
-
-    def __init__(self, checker: HiddenChecker, sampling: Sampling) -> None:
+    def __init__(self, checker: HiddenChecker, sampling: Sampling, bands: BandSettings | None = BANDS) -> None:
+        settings = None if bands is None else check_band_settings(bands)
+        self.learned = LearnedBands(LearnedHidden(checker), settings) if settings and checker.learned else None
         self.checker, self.names, self.sampling = checker, checker, check_sampling(sampling)
         self.tested, self.deployed = ObservationRows(checker.filter), checker.deployed
 
@@ -321,7 +324,10 @@ class HiddenEngines:
         del window
         if spec.engine == "sampled" or spec.causal_model != "gumbel":
             raise LimitError(ONLY_EXACT)
-        self.verdict(formula, spec, self._somewhere())
+        held = self._somewhere()
+        verdict = self.verdict(formula, spec, held)
+        if spec.bands != "off":
+            self._with_bands(verdict, formula, held)
         return False, ""
 
     def _somewhere(self) -> Held:
@@ -344,13 +350,28 @@ class HiddenEngines:
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
         """Return the exact verdict on the formula that judges a takeover."""
-        del drawn
-        return self.verdict(formula, spec, held)
+        verdict = self.verdict(formula, spec, held)
+        return verdict if spec.bands == "off" else self.with_bands(verdict, formula, held, drawn)
 
     def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
-        """Return the verdict unchanged, because it has no bands."""
-        del formula, held, drawn
-        return verdict
+        """Return an exact verdict, with its credible band if the model is learned and the path has the whole episode.
+
+        If states are seen, the path may begin anywhere, because its first belief is the same on each drawn model.
+        """
+        del drawn
+        return self._with_bands(verdict, formula, held)
+
+    def _with_bands(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
+        if self.learned is None or not held.inputs:
+            return verdict
+        before = held.inputs[0]
+        if self.checker.model.emissions is not None:
+            if not (held.start_observed and self.checker.filter.begins(before)):
+                return self.learned.described(verdict, [NOT_FROM_START])
+            before = ()
+        return self.learned.added(
+            verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted, before=before
+        )
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
         """Return the verdict unchanged. The verdict already says why other decisions were not examined."""
@@ -358,7 +379,7 @@ class HiddenEngines:
         return verdict
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
-        """Return an empty dict, because the model is not learned."""
+        """Return an empty dict, because uses of rows are not counted here."""
         del formula
         return {}
 
@@ -392,7 +413,7 @@ def engines_of(
         tabled[name] = other
     policies = read_policies(policies, table)
     if is_hidden(table, policies):
-        return HiddenEngines(HiddenChecker(table, policies, tabled), sampling)
+        return HiddenEngines(HiddenChecker(table, policies, tabled), sampling, bands)
     return TableEngines(
         Checker(table, tables(policies, table), tabled, delta=(bands or BANDS).delta if delta is None else delta),
         sampling,

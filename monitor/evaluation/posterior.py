@@ -7,6 +7,9 @@ number within their row. So a row drawn three times gives much probability to un
 successors, and next to nothing if no row ever showed a second successor. Nothing is known about the state `elsewhere`,
 so each draw is two models, of the worst and of the best case (`monitor.exact.sides`). See docs/semantics.md, section
 13.5.
+
+Learned emissions are drawn in the same way. The observations are known, so what a state shows beyond its recorded
+observations is one of the others: there is no `elsewhere` among observations (docs/semantics.md, section 16.9).
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.model import MDP
-from monitor.model.counts import Counts
+from monitor.model.counts import Counts, EmissionCounts, row_totals
+from monitor.model.emissions import Emissions
 from monitor.model.sparse_rows import frozen
 
 RATE = 0.5
@@ -66,22 +70,76 @@ def drawn_probabilities(model: MDP, rng: np.random.Generator) -> Iterator[Floats
             yield wide.probabilities
     rows, entries = np.flatnonzero(counts.order > 0), _keys(wide)
     unseen = np.searchsorted(entries, rows * model.states + counts.elsewhere)
-    seen = np.searchsorted(entries, _keys(model))
-    sizes = np.diff(model.indptr)
     weights = np.zeros(len(entries))
-    weights[seen] = counts.visits + counts.prior / np.repeat(sizes, sizes)
+    weights[np.searchsorted(entries, _keys(model))] = _shapes(counts, model.indptr)
     learned = np.repeat(counts.order > 0, np.diff(wide.indptr))
     of = np.repeat(np.arange(len(rows)), np.diff(wide.indptr)[rows])
-    known = discoveries(counts, model.indptr)
-    totals = counts.draws(model.indptr)[rows] + counts.prior
+    for shape in _drawn_shapes(counts, model.indptr, weights, (unseen, np.arange(len(rows))), rng):
+        probabilities = wide.probabilities.copy()
+        probabilities[learned] = _drawn_rows(shape[learned], of, rng)
+        yield frozen(probabilities)
+
+
+def drawn_emissions(emissions: Emissions | None, rng: np.random.Generator) -> Iterator[Emissions | None]:
+    """Yield emissions drawn from the posterior, without end; the given ones if they were not learned.
+
+    A state in which something was recorded may show every observation that was recorded in any state.
+    """
+    counts = None if emissions is None else emissions.counts
+    if emissions is None or counts is None:
+        while True:
+            yield emissions
+    states, signals = len(emissions.indptr) - 1, emissions.signals
+    own = np.repeat(np.arange(states), np.diff(emissions.indptr)) * signals + emissions.observed
+    rows = np.flatnonzero(row_totals(counts.visits, emissions.indptr) > 0)
+    recorded = np.unique(emissions.observed[counts.visits > 0])
+    entries = np.union1d(own, (rows[:, None] * signals + recorded).reshape(-1))
+    unseen = np.flatnonzero(~np.isin(entries, own))
+    of = entries // signals
+    weights = np.zeros(len(entries))
+    weights[np.searchsorted(entries, own)] = _shapes(counts, emissions.indptr)
+    indptr = frozen(np.searchsorted(of, np.arange(states + 1)))
+    wide = replace(emissions, indptr=indptr, observed=frozen(entries % signals), counts=None)
+    beyond = unseen, np.searchsorted(rows, of[unseen])
+    for shape in _drawn_shapes(counts, emissions.indptr, weights, beyond, rng):
+        yield replace(wide, probabilities=frozen(_drawn_rows(shape, of, rng)))
+
+
+def _shapes(counts: Counts | EmissionCounts, indptr: Ints) -> Floats:
+    """Return the Dirichlet parameter of each observed entry [N]."""
+    sizes = np.diff(indptr)
+    shapes: Floats = counts.visits + counts.prior / np.repeat(sizes, sizes)
+    return shapes
+
+
+def _drawn_shapes(
+    counts: Counts | EmissionCounts,
+    indptr: Ints,
+    weights: Floats,
+    beyond: tuple[Ints, Ints],
+    rng: np.random.Generator,
+) -> Iterator[Floats]:
+    """Yield Dirichlet parameters [M] for drawn rates of discovery, without end.
+
+    `weights` [M]: the parameters of observed entries. `beyond`: the other entries [U] and, for each, the number of its
+    row among the rows with records; the entries of a row share its parameter for unseen outcomes equally.
+    """
+    known, (unseen, of) = discoveries(counts, indptr), beyond
+    draws = row_totals(counts.visits, indptr)
+    totals = draws[draws > 0] + counts.prior
+    shared = np.bincount(of, minlength=len(totals))[of]
     while True:
         rates = rng.beta(RATE + known.found, RATE + known.draws - known.found).clip(LEAST, 1.0 - 1e-12)[known.of_row]
         shape = weights.copy()
-        shape[unseen] += totals * rates / (1.0 - rates)
-        masses = np.maximum(rng.standard_gamma(shape[learned]), LEAST)
-        probabilities = wide.probabilities.copy()
-        probabilities[learned] = masses / np.bincount(of, masses, len(rows))[of]
-        yield frozen(probabilities)
+        shape[unseen] += (totals * rates / (1.0 - rates))[of] / shared
+        yield shape
+
+
+def _drawn_rows(shape: Floats, of: Ints, rng: np.random.Generator) -> Floats:
+    """Return rows drawn from Dirichlet distributions; `of`: the row of each entry, from 0."""
+    masses = np.maximum(rng.standard_gamma(shape), LEAST)
+    rows: Floats = masses / np.bincount(of, masses)[of]
+    return rows
 
 
 class Discoveries(NamedTuple):
@@ -96,15 +154,15 @@ class Discoveries(NamedTuple):
     of_row: Ints
 
 
-def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
-    """Return the discoveries of a learned model. First draws are left out: they always discover a successor."""
-    rows = np.flatnonzero(counts.order > 0)
-    lengths = counts.draws(indptr)
+def discoveries(counts: Counts | EmissionCounts, indptr: Ints) -> Discoveries:
+    """Return the discoveries of learned rows. First draws are left out: they always discover an outcome."""
+    lengths = row_totals(counts.visits, indptr)
+    rows = np.flatnonzero(lengths)
     of_row = _class(lengths[rows])
     classes = int(of_row.max(initial=0)) + 1
     of_entry = np.repeat(np.arange(len(lengths)), np.diff(indptr))
     numbers = lengths[of_entry] - counts.since  # of the draw that discovered the entry, from 1
-    later = numbers[(counts.order[of_entry] > 0) & (numbers > 1)]
+    later = numbers[(lengths[of_entry] > 0) & (numbers > 1)]
     found = np.bincount(_class(later - 1), minlength=classes)
     starts = np.left_shift(1, np.arange(classes))
     draws = np.array([np.clip(lengths[rows] - start, 0, start).sum() for start in starts], dtype=np.int64)

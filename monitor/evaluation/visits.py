@@ -18,6 +18,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
+from monitor.evaluation.credible import LearnedTable
 from monitor.exact import Checker
 from monitor.logic import Formula
 from monitor.model import MDP
@@ -104,7 +105,9 @@ def _by_weight(checker: Checker, formula: Formula, path: PathPairs, *, terminate
     model, counts = checker.model, checker.model.counts
     assert counts is not None
     weights = np.zeros(model.states * model.actions)
-    for part in LearnedBands(checker, BandSettings()).uses(formula, path, terminated=terminated):
+    for part in LearnedBands(LearnedTable(checker.evaluators), BandSettings()).uses(
+        formula, path, terminated=terminated
+    ):
         if part.model is model:
             weights += part.weights
     rows = np.flatnonzero((counts.order > 0) | _never(model))

@@ -64,7 +64,9 @@ def work(evidence: Evidence) -> int:
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.belief is not None:
         # two worlds are evaluated together at each offset of a profile; each may be in any place of the belief
-        total += sum((len(each) // 2) ** 2 for each in evidence.inputs[-farthest - 1 :]) * (farthest + 1)
+        pairs = sum((len(each) // 2) ** 2 for each in evidence.inputs[-farthest - 1 :]) * (farthest + 1)
+        drawn_models = 0 if evidence.verdict.bands is None else evidence.verdict.bands.draws
+        total += pairs * (1 + 2 * drawn_models)  # each at both extremes
     if evidence.verdict.bands is not None:
         bands = evidence.verdict.bands
         total += max(bands.draws, bands.fits) * (unfolded + farthest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -174,6 +175,9 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
         basis=recorded.bands is not None and recorded.bands.draws > 0,
     )
     helped: list[str] = []
+    if recorded.bands is not None and recorded.bands.draws > 0 and any(isinstance(t, Reader) for t in tables.values()):
+        with suppress(LimitError):  # then the engine has to help
+            return Derived([again(delta=delta, credible=_band_settings(evidence))])
     try:
         derived = again(delta=delta)
     except LimitError:

@@ -6,12 +6,11 @@ Each extreme is an exact value on a variant of the model with other labels and r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from monitor.errors import LimitError
-from monitor.exact.evaluators import Evaluators
 from monitor.exact.path_values import PathValues
 from monitor.logic import Formula
 from monitor.logic.polarity import split_measure
@@ -24,7 +23,7 @@ NOTHING = Const(value=True)
 """Replaces a goal that has no extremes."""
 
 
-class _Both(NamedTuple):
+class Both(NamedTuple):
     """Values along one path, at their lowest and at their highest."""
 
     low: PathValues
@@ -32,21 +31,21 @@ class _Both(NamedTuple):
 
 
 class Extremes:
-    """Least and greatest values of the goals of a formula along one path of at most `window` pairs.
+    """Least and greatest values of the goals of a formula along one path.
 
-    A goal has no extremes if a nested quantity in it has no worst and best case (`split_labels`). Then `reason` is a
-    message that says why.
+    `values_of`: returns the values of the goals of a formula whose labels are split. A goal has no extremes if a nested
+    quantity in it has no worst and best case (`split_labels`). Then `reason` is a message that says why.
     """
 
-    def __init__(self, sides: tuple[Evaluators, Evaluators], formula: Formula, window: int) -> None:
+    def __init__(self, values_of: Callable[[Formula], Both], formula: Formula) -> None:
         self.reason = ""
         self._measures: dict[int, Measure | None] = {}
         self._given: int | None = None
-        self._both = [self._values(sides, formula, window)]
+        self._both = [values_of(self._split(formula))]
         goal = handover_goal(formula)
         if goal is not None:  # the value of the goal now has other extremes than P(handing over is too late)
             now = Regret(WorldRef(goal.world.change), Goal(WorldRef(), goal.measure, goal.test))
-            self._both.append(self._values(sides, now, window))
+            self._both.append(values_of(self._split(now)))
             self._given = id(goal.measure)
 
     def advance(self, path: PathPairs, added: int, end: int | None, acted: Sequence[str]) -> None:
@@ -81,11 +80,6 @@ class Extremes:
             return []
         low, high = (values.profile(change, split) for values in both)
         return list(zip(low, high, strict=True))
-
-    def _values(self, sides: tuple[Evaluators, Evaluators], formula: Formula, window: int) -> _Both:
-        split = self._split(formula)
-        low, high = sides
-        return _Both(PathValues(low, split, window), PathValues(high, split, window))
 
     def _split(self, formula: Formula) -> Formula:
         """Return a formula with split measures.

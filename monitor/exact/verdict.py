@@ -10,7 +10,7 @@ import msgspec
 
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.extremes import Extremes
+from monitor.exact.extremes import Both, Extremes
 from monitor.exact.path_values import PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.comparison import passes
@@ -91,6 +91,7 @@ class IncrementalCheck:
         text: the formula as its user wrote it.
         window: largest number of pairs of a path; if 0, nothing is kept from one verdict to the next.
         path_values: the values along a path that does not consist of states; None for a path of states.
+        extremes: the extremes of such values; None if nothing unknown can be reached.
     """
 
     def __init__(  # noqa: PLR0917
@@ -101,11 +102,11 @@ class IncrementalCheck:
         text: str,
         window: int,
         path_values: PathValues | None = None,
+        extremes: Extremes | None = None,
     ) -> None:
         self.evaluators, self.formula, self.causal_model, self.text = evaluators, formula, causal_model, text
         self.path_values = path_values or PathValues(evaluators, formula, window)
-        sides = evaluators.sides
-        self._extremes = None if sides is None else Extremes(sides, formula, window)
+        self._extremes = extremes if path_values else _extremes(evaluators, formula, window)
         self.path: PathPairs = ()
         self.quantities: dict[str, Quantity] = {}
         """Keyed by text, because `<=>` contains each of its sides twice."""
@@ -408,6 +409,14 @@ class IncrementalCheck:
         if change.kind == "nominal" and not asks_back(measure):
             return value, value  # without nested quantities, nominal replays the observed path in every causal model
         return self.path_values.bounds(change, measure, position, self.causal_model)
+
+
+def _extremes(evaluators: Evaluators, formula: Formula, window: int) -> Extremes | None:
+    """Return the extremes along a path of states; None if no row leads to anything that was never recorded."""
+    sides = evaluators.sides
+    if sides is None:
+        return None
+    return Extremes(lambda split: Both(*(PathValues(side, split, window) for side in sides)), formula)
 
 
 def is_missed(verdict: Verdict) -> bool:

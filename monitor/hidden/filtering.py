@@ -97,6 +97,13 @@ class Filter:
         """Return the belief before the first step of an episode that begins in an observed state."""
         return self._plain(np.array([state]), self._fresh(1), np.ones(1))
 
+    def begins(self, before: Weights) -> bool:
+        """Return whether a belief is the one at the start of an episode."""
+        start = self.start(0)
+        return len(start) == len(before) and all(
+            abs(one - other) <= ROUNDING for one, other in zip(start, before, strict=True)
+        )
+
     def problem(self, before: Weights) -> str:
         """Return why a belief from outside is invalid; empty if it is valid."""
         size = 2 + self._width

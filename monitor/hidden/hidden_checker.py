@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
 from monitor.exact.avoidable import unexamined
+from monitor.exact.extremes import Both, Extremes
 from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
 from monitor.hidden.course import StateWeights, course_of
@@ -17,7 +18,7 @@ from monitor.hidden.filtering import Weights
 from monitor.hidden.latent_steps import impossible
 from monitor.hidden.observation_values import HiddenWorld, ObservedValues
 from monitor.hidden.trace import Trace
-from monitor.logic import Formula
+from monitor.logic import Automaton, Formula
 from monitor.logic.parser import error_at
 from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Goal, InterventionRef, Label, Measure, Probability
@@ -42,18 +43,22 @@ class HiddenChecker:
         model: the MDP, with `emissions` and `initial`; without emissions, the state is observed.
         policies: name -> a table of the observations, a `Policy` or a `Controller`; `nominal` is the deployed one.
         models: name -> other rows over the same states and actions, for `model:name`.
+        automata: measure -> automaton, to share with checkers of other models.
 
     Raises ConfigError or PolicyError if a policy or another model does not fit.
     """
 
-    learned = False  # in the sense of `Vocabulary`
-
-    def __init__(self, model: MDP, policies: Mapping[str, object], models: Mapping[str, MDP]) -> None:
+    def __init__(
+        self,
+        model: MDP,
+        policies: Mapping[str, object],
+        models: Mapping[str, MDP],
+        *,
+        automata: dict[Measure, Automaton] | None = None,
+    ) -> None:
         if model.emissions is not None and model.initial is None:
             raise ConfigError("a model with hidden states needs `initial`: where an episode may begin")
         check_policy_names(policies)
-        if model.counts is not None:
-            raise ConfigError("a learned model with hidden states, or with a policy that remembers, has no bands yet")
         readers: dict[str, Reader] = {}
         same: dict[bytes, Reader] = {}  # policies with equal content share one reader, so that memories are kept once
         for name, policy in policies.items():
@@ -63,7 +68,10 @@ class HiddenChecker:
                 raise PolicyError(f"policy {name!r}: {error}") from None
             readers[name] = same.setdefault(reader.content(), reader)
         self.model, self.policies, self.models = model, readers, models
-        self._world = HiddenWorld(model, readers, models)
+        self.learned = any(each.counts is not None for each in (model, *models.values())) or (
+            model.emissions is not None and model.emissions.counts is not None
+        )
+        self._world = HiddenWorld(model, readers, models, automata)
         self.filter, self.deployed = self._world.filter, self._world.deployed
 
     def validate(self, formula: Formula, text: str) -> None:
@@ -182,6 +190,18 @@ class HiddenChecker:
         if seen is None and model.emissions is None:
             raise PathError(f"pair {n}: the state is missing; a model with emissions may do without")
 
+    def constant(self, measure: Measure) -> float | None:
+        """Return the value of a measure if it is the same on every path, else None."""
+        return self._world.evaluators.constant(measure)
+
+    def table_bytes(self) -> int:
+        """Return the size of the value tables so far."""
+        return self._world.tails.table_bytes
+
+    def values(self, offset: int) -> ObservedValues:
+        """Return the values along a path, for interventions at most `offset` pairs before its end."""
+        return ObservedValues(self._world, offset)
+
     def check(self, formula: Formula, text: str) -> HiddenCheck:
         """Return the check of a validated formula along a path."""
         return HiddenCheck(self._world, formula, text)
@@ -201,7 +221,15 @@ class HiddenCheck:
         offsets = [offset for _, _, offset in goals(formula)]
         deepest = None if any(offset < 0 for offset in offsets) else max(offsets, default=0)
         self._values = ObservedValues(world, deepest)
-        self._check = IncrementalCheck(world.evaluators, formula, "gumbel", text, 0, self._values)
+        sides, every = world.sides, [self._values]
+
+        def both(_: Formula) -> Both:
+            every.extend(ObservedValues(side, deepest) for side in sides or ())
+            return Both(*every[-2:])
+
+        extremes = None if sides is None else Extremes(both, formula)
+        self._every = every
+        self._check = IncrementalCheck(world.evaluators, formula, "gumbel", text, 0, self._values, extremes)
 
     def verdict(
         self,
@@ -222,7 +250,8 @@ class HiddenCheck:
         if not beliefs:
             raise PathError(NOT_KNOWN)
         values = self._values
-        values.beliefs, values.terminated = beliefs, terminated
+        for each in self._every:
+            each.beliefs, each.terminated = beliefs, terminated
         verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
         (states, chances), model = values.trace.states(), self._world.model
         likeliest = np.argsort(-chances.round(BELIEF_DIGITS), kind="stable")[:MOST_BELIEVED]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -33,14 +34,21 @@ class HiddenWorld:
         readers: name -> policy; `nominal` is the deployed one.
         models: name -> other rows over the same states and actions, for `model:name`; labels, rewards and emissions
             are those of `model`.
+        automata: measure -> automaton, to share with other worlds; None: a world of its own.
 
     Raises ConfigError if another model has other states or actions.
     """
 
-    def __init__(self, model: MDP, readers: Mapping[str, Reader], models: Mapping[str, MDP]) -> None:
-        self.model, self.readers = model, dict(readers)
+    def __init__(
+        self,
+        model: MDP,
+        readers: Mapping[str, Reader],
+        models: Mapping[str, MDP],
+        automata: dict[Measure, Automaton] | None = None,
+    ) -> None:
+        self.model, self.readers, self._given = model, dict(readers), (readers, models)
         self.nominal = self.readers["nominal"]
-        automata: dict[Measure, Automaton] = {}
+        automata = {} if automata is None else automata
         anything = PolicyTable(probabilities=model.availability / model.availability.sum(axis=1, keepdims=True))
         self.evaluators = Evaluators(replace(model, emissions=None), {"nominal": anything}, models, automata=automata)
         """Used for everything that does not depend on policies: automata and constants."""
@@ -53,6 +61,17 @@ class HiddenWorld:
         self._begin()
         self.deployed = deployed_name(self.readers)
         self.readers[self.deployed] = self.nominal
+
+    @cached_property
+    def sides(self) -> tuple[HiddenWorld, HiddenWorld] | None:
+        """The worlds with the lowest and the highest possible values, as `Evaluators.sides`."""
+        sides, emissions = self.evaluators.sides, self.model.emissions
+        if sides is None:
+            return None
+        low, high = (
+            HiddenWorld(replace(side.model, emissions=emissions), *self._given, self._automata) for side in sides
+        )
+        return low, high
 
     def _begin(self) -> None:
         self.tails, self.tables = Tails(self.nominal, self._automata), Tables(self.filter)

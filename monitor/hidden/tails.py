@@ -46,6 +46,11 @@ class Tails:
         self._evaluators: OrderedDict[tuple[object, ...], Evaluators] = OrderedDict()
         self._tails: OrderedDict[tuple[object, ...], Tail] = OrderedDict()
 
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of all value tables."""
+        return sum(each.table_bytes for each in self._evaluators.values())
+
     def tail(self, model: MDP, measure: Measure, change: tuple[Reader | None, int | None]) -> Tail:
         """Return the values of one measure beyond a path; `change`: the policy that takes over, and its steps."""
         key = (model, measure, change)

@@ -45,9 +45,7 @@ class Counts:
 
     def draws(self, indptr: Ints) -> Ints:
         """Return the number of draws of each row, [S*A] int64."""
-        ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.visits)])
-        total: Ints = ends[indptr[1:]] - ends[indptr[:-1]]
-        return total
+        return row_totals(self.visits, indptr)
 
     def given(self, lo: int, hi: int, rows: slice) -> Counts:
         """Return the counts for a model in which `rows` (entries lo to hi) became given rows of one entry each."""
@@ -63,8 +61,28 @@ class Counts:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class EmissionCounts:
+    """Number of times that each state showed each observation, and the order of first occurrences.
+
+    `visits`, `since` [N] int64 for the N emissions, and `prior`, the total pseudo-count of a state: as in `Counts`. If
+    a state has no visits, no observation was recorded in it.
+    """
+
+    visits: Ints
+    since: Ints
+    prior: float = 1.0
+
+
+def row_totals(values: Ints, indptr: Ints) -> Ints:
+    """Return the sum of the values [N] of each row."""
+    ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
+    total: Ints = ends[indptr[1:]] - ends[indptr[:-1]]
+    return total
+
+
 def posterior_mean(visits: Ints, indptr: Ints, prior: float) -> Floats:
-    """Return the posterior mean [N] of the probabilities of rows; each entry was observed `visits` [N] >= 1 times."""
+    """Return the posterior mean [N] of the probabilities of rows; each entry was observed `visits` [N] times."""
     successors = np.diff(indptr)
     totals = np.add.reduceat(visits, indptr[:-1][successors > 0]) if len(visits) else visits
     of_row = np.repeat(totals, successors[successors > 0])
@@ -95,8 +113,7 @@ def checked_counts(counts: Counts | None, actions: int, given: Ints, rows: Rows)
     visits = _whole(counts.visits, len(successors), "visits")
     since = _whole(counts.since, len(successors), "since")
     order = _whole(counts.order, states * actions, "row_order")
-    if not (np.isfinite(counts.prior) and counts.prior > 0):
-        raise ModelError(f"prior is {counts.prior}; give a pseudo-count above 0")
+    _check_prior(counts.prior)
     elsewhere = int(as_indices([counts.elsewhere], states, "elsewhere")[0])
     unknown = checked_labels(counts.unknown, states)
     checked = Counts(visits, since, order, elsewhere, float(counts.prior), unknown)
@@ -104,12 +121,31 @@ def checked_counts(counts: Counts | None, actions: int, given: Ints, rows: Rows)
     learned = np.repeat(order > 0, np.diff(indptr))
     _refuse(~learned & ((visits > 0) | (since > 0)), "has counts but row_order 0", indptr, actions)
     _refuse(learned & (visits == 0), "has an entry that was never visited", indptr, actions)
-    _check_draws(checked, indptr, learned, actions)
+    _check_draws(visits, since, indptr, actions)
     mean = posterior_mean(visits, indptr, checked.prior)
     far = learned & (np.abs(mean - probabilities) > ROW_SUM_TOLERANCE)
     _refuse(far, "is not the posterior mean of its counts", indptr, actions)
     _check_elsewhere(elsewhere, states, actions, rows)
     return checked
+
+
+def checked_emission_counts(counts: EmissionCounts, indptr: Ints, probabilities: Floats) -> EmissionCounts:
+    """Return the counts of checked emissions, with read-only arrays. Raises ModelError as `checked_counts` does."""
+    visits = _whole(counts.visits, len(probabilities), "emission_visits")
+    since = _whole(counts.since, len(probabilities), "emission_since")
+    _check_prior(counts.prior)
+    without = np.repeat(row_totals(visits, indptr) == 0, np.diff(indptr))
+    _refuse((visits == 0) & ~without, "has an observation that it never showed", indptr, 0)
+    _refuse(without & (since > 0), "has draws since an observation but no visits", indptr, 0)
+    _check_draws(visits, since, indptr, 0)
+    far = np.abs(posterior_mean(visits, indptr, counts.prior) - probabilities) > ROW_SUM_TOLERANCE
+    _refuse(far, "is not the posterior mean of its counts", indptr, 0)
+    return EmissionCounts(visits, since, float(counts.prior))
+
+
+def _check_prior(prior: float) -> None:
+    if not (np.isfinite(prior) and prior > 0):
+        raise ModelError(f"prior is {prior}; give a pseudo-count above 0")
 
 
 def _whole(values: object, size: int, what: str) -> Ints:
@@ -126,14 +162,15 @@ def _check_order(order: Ints) -> None:
         raise ModelError("row_order gives two rows the same rank; rank rows by their first visits, from 1")
 
 
-def _check_draws(counts: Counts, indptr: Ints, learned: Bools, actions: int) -> None:
-    """Raise ModelError unless, for each learned row, some sequence of draws has these counts.
+def _check_draws(visits: Ints, since: Ints, indptr: Ints, actions: int) -> None:
+    """Raise ModelError unless, for each row with visits, some sequence of draws has these counts.
 
-    The first draw must discover a successor, and no draw can discover two successors.
+    The first draw must discover an outcome, and no draw can discover two outcomes.
     """
-    before = np.repeat(counts.draws(indptr), np.diff(indptr)) - 1 - counts.since
-    _refuse(learned & (before < 0), "has more draws since a successor was seen than draws", indptr, actions)
-    _refuse(learned & (counts.visits - 1 > counts.since), "has more visits than draws since", indptr, actions)
+    draws = np.repeat(row_totals(visits, indptr), np.diff(indptr))
+    learned, before = draws > 0, draws - 1 - since
+    _refuse(learned & (before < 0), "has more draws since an outcome was seen than draws", indptr, actions)
+    _refuse(learned & (visits - 1 > since), "has more visits than draws since", indptr, actions)
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = np.lexsort((before, rows))
     first = np.concatenate([[True], np.diff(rows[order]) > 0])[: len(rows)]
@@ -151,7 +188,9 @@ def _check_elsewhere(elsewhere: int, states: int, actions: int, rows: Rows) -> N
 
 
 def _refuse(bad: Bools, problem: str, indptr: Ints, actions: int) -> None:
+    """Raise ModelError if an entry is bad. `actions`: number of rows of a state; 0 for emissions."""
     found = np.flatnonzero(bad)
     if found.size:
         row = int(np.searchsorted(indptr, found[0], side="right")) - 1
-        raise ModelError(f"the row of (state {row // actions}, action {row % actions}) {problem}")
+        what = f"the row of (state {row // actions}, action {row % actions})" if actions else f"emissions: state {row}"
+        raise ModelError(f"{what} {problem}")

@@ -11,6 +11,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.annotations import checked_names
+from monitor.model.counts import EmissionCounts, checked_emission_counts
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
@@ -20,7 +21,8 @@ class Emissions:
     """P(observation | state) as sparse rows; observations are `0..signals-1`.
 
     `indptr` [S + 1], `observed` [N] int64, ascending within a state, `probabilities` [N] float64, positive; the
-    probabilities of a state sum to 1. All are read-only. `names`: names of the observations, or empty.
+    probabilities of a state sum to 1. All are read-only. `names`: names of the observations, or empty. `counts`: counts
+    from which the probabilities were estimated, or None if they are given.
     """
 
     signals: int
@@ -28,6 +30,7 @@ class Emissions:
     observed: Ints
     probabilities: Floats
     names: tuple[str, ...] = ()
+    counts: EmissionCounts | None = None
 
     @classmethod
     def from_tuples(cls, states: int, signals: int, emissions: Iterable[Sequence[Any]]) -> Emissions:
@@ -83,6 +86,11 @@ class Emissions:
             frozen(kinds % signals),
             frozen(weights / np.where(loose, sums, 1.0)[shows]),
         )
+
+    def learned(self, counts: EmissionCounts | None) -> Emissions:
+        """Return the same emissions with their counts, if there are any. Raises ModelError if the counts do not fit."""
+        checked = None if counts is None else checked_emission_counts(counts, self.indptr, self.probabilities)
+        return replace(self, counts=checked)
 
     def named(self, names: Iterable[str]) -> Emissions:
         """Return the same emissions with names for the observations. Raises ModelError."""

@@ -193,6 +193,8 @@ def _has(model: MDP, name: str) -> bool:
     if name == "action_order":
         keeps_order = _function(f"{_FORMATS}.choices:keeps_order")
         return (bool(model.action_names) or not model.availability.all()) and not keeps_order(model)
+    if name == "counts" and model.emissions is not None and model.emissions.counts is not None:
+        return True
     value = getattr(model, name)
     return value is not None and len(value if name not in ("counts", "centres", "emissions") else [value]) > 0
 

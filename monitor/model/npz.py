@@ -15,6 +15,8 @@ Keys (S states, A actions, N entries; integers and floats of any width are read;
                     observed, [K] integers, and emission_probabilities, [K] floats: the distribution of observations
                     of each state
     signal_names    [signals] text, the names of the observations
+    emission_visits, emission_since  [K] integers and emission_prior, a scalar: the counts of emissions learned from
+                    data (`EmissionCounts`); give all of them or none. The observations of each state must ascend
     observations    [S, D] floats, input of a policy in each state
     samples         [M, D] floats, recorded inputs of a policy, and sample_states, [M] ascending integers, the state of
                     each
@@ -51,13 +53,14 @@ import numpy as np
 from monitor.arrays import AnyArray
 from monitor.errors import ModelError
 from monitor.model.archive import packed
-from monitor.model.counts import Counts
+from monitor.model.counts import Counts, EmissionCounts
 from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.model.unpack import BIN_EDGES, BIN_NAMES, unpacked
 
 FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
+EMISSION_COUNTS = ("emission_visits", "emission_since", "emission_prior")
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
 MEANINGS = ("state_names", "action_names", "signal_names", "valuations", "centre", "bin_", "dimension_")
 """Prefixes of the keys that define the meaning of the numbers of states, actions and observations."""
@@ -183,6 +186,9 @@ def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:
     shown = emissions.indptr.astype("<i8", copy=False), emissions.observed.astype("<i8", copy=False)
     chances = emissions.probabilities.astype("<f8", copy=False)
     members = dict(zip(EMISSIONS, (np.array(emissions.signals, "<i8"), *shown, chances), strict=True))
+    if (counts := emissions.counts) is not None:
+        values = counts.visits.astype("<i8", copy=False), counts.since.astype("<i8", copy=False)
+        members |= dict(zip(EMISSION_COUNTS, (*values, np.array(counts.prior, "<f8")), strict=True))
     return members | ({"signal_names": _text(emissions.names)} if emissions.names else {})
 
 
@@ -235,28 +241,37 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
 
 
 def _emissions(arrays: dict[str, AnyArray], states: int) -> Emissions | None:
-    there = [key for key in EMISSIONS if key in arrays]
-    if not there:
+    if not _all_of(arrays, EMISSIONS, "hidden states need"):
         if "signal_names" in arrays:
             raise ModelError("it has 'signal_names' but not 'signals': there are no observations to name")
+        if strange := [key for key in EMISSION_COUNTS if key in arrays]:
+            raise ModelError(f"it has {strange[0]!r} but not 'signals': there are no observations to count")
         return None
-    if missing := [key for key in EMISSIONS if key not in arrays]:
-        raise ModelError(
-            f"it has {there[0]!r} but not {missing[0]!r}; hidden states need all of {', '.join(EMISSIONS)}"
-        )
     rows = arrays["emission_indptr"], arrays["observed"], arrays["emission_probabilities"]
-    return Emissions.from_rows(states, _scalar(arrays, "signals"), *rows).named(_texts(arrays, "signal_names"))
+    found = Emissions.from_rows(states, _scalar(arrays, "signals"), *rows).named(_texts(arrays, "signal_names"))
+    if not _all_of(arrays, EMISSION_COUNTS, "learned emissions have"):
+        return found
+    if not np.array_equal(found.observed, rows[1]):
+        raise ModelError("emissions with counts need ascending observations, without duplicates or zeros")
+    visits, since, prior = (arrays[key] for key in EMISSION_COUNTS)
+    return found.learned(EmissionCounts(visits, since, float(prior.reshape(())[()])))
 
 
 def _counts(arrays: dict[str, AnyArray], states: int) -> Counts | None:
-    there = [key for key in COUNTS if key in arrays]
-    if not there:
+    if not _all_of(arrays, COUNTS, "a learned model has"):
         return None
-    if missing := [key for key in COUNTS if key not in arrays]:
-        raise ModelError(f"it has {there[0]!r} but not {missing[0]!r}; a learned model has all of {', '.join(COUNTS)}")
     prior = float(arrays["prior"].reshape(())[()])
     unknown = {name: mask for name, mask in _labels(arrays, states, "unknown").items() if mask.any()}
     return Counts(arrays["visits"], arrays["since"], arrays["row_order"], _scalar(arrays, "elsewhere"), prior, unknown)
+
+
+def _all_of(arrays: dict[str, AnyArray], keys: tuple[str, ...], who: str) -> bool:
+    """Return whether all keys are there; False if none is. Raises ModelError if only some are."""
+    there = [key in arrays for key in keys]
+    if any(there) and not all(there):
+        one, other = keys[there.index(True)], keys[there.index(False)]
+        raise ModelError(f"it has {one!r} but not {other!r}; {who} all of {', '.join(keys)}")
+    return all(there)
 
 
 def _scalar(arrays: dict[str, AnyArray], key: str) -> int:

@@ -8,7 +8,8 @@ that both evaluators are unlikely to have the same error.
 Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`, `best.py`, `recourse.py`, `verdict.py`, in this
 order. `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models. `extremes.py` adds the extremes
 for parts of the model that were never recorded. `basis.py` counts the recorded data that support a value. `hidden.py`,
-`hidden_path.py` and `hidden_values.py` evaluate formulas on models with hidden states or policies with memory.
+`hidden_path.py` and `hidden_values.py` evaluate formulas on models with hidden states or policies with memory, and
+`posterior.py` computes the credible bands of such models.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def derive(
     acted: Sequence[str] = (),
     recourse: bool = True,
     basis: bool = False,
+    credible: BandSettings | None = None,
 ) -> Verdict:
     """Evaluate one formula on one observed path, as `monitor.check` does exactly.
 
@@ -70,11 +72,12 @@ def derive(
         terminated: whether the episode has ended in the last state, which is absorbing from then on.
         start_observed: whether the first pair is the episode's first step; if not, `@-k` verdicts report this.
         delta: probability that the guaranteed band misses the value. On a model learned from data, the causal model
-            `any` adds this band. With None there is no band. Only the engine computes the credible band and the
-            support.
+            `any` adds this band. With None there is no band. Only the engine computes the support.
         acted: names of the policies that acted, one for each pair; empty if nominal acted at all of them.
         recourse: whether to examine if other decisions could have met a missed goal of `regret`. If only this part is
             too large, its result has no numbers, and its reason is `TOO_LARGE`.
+        credible: settings of the credible band of a learned model; None: no such band. Where states are seen, only the
+            engine computes it.
         basis: whether to add the recorded data that support each value on a learned model, if `basis.py` counts them.
 
     Raises:
@@ -101,7 +104,8 @@ def derive(
         if causal_model != "gumbel":
             raise ConfigError("where states are hidden, or policies remember, answers have no bounds so far")
         about: dict[str, Any] = {"model": model, "path": path, "policies": policies, "models": others}
-        return derive_hidden(text, **about, terminated=terminated, start_observed=start_observed, acted=acted)
+        return derive_hidden(text, **about, terminated=terminated, start_observed=start_observed, acted=acted,
+                             credible=credible)  # fmt: skip
     formula = parse(text)
     tables = {name: as_table(policy, model) for name, policy in policies.items()}
     check_models(others, model)

@@ -13,8 +13,9 @@ Definition: docs/semantics.md, section 13.9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -54,10 +55,16 @@ class Extremes:
         actions: the index of each action that some `do(..)` names.
         causal_model: the class of causal models for bounds of an extreme.
         delta: probability that the confidence set misses a row; None if there are no guaranteed bands.
+        evaluator: returns the evaluator in a setting; None: `Unroll`.
     """
 
     def __init__(
-        self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel, delta: float | None
+        self,
+        setting: Setting,
+        actions: Mapping[str, int],
+        causal_model: CausalModel,
+        delta: float | None,
+        evaluator: Callable[[Setting], Any] | None = None,
     ) -> None:
         places = {model.counts.elsewhere for model in setting.models.values() if model.counts is not None}
         beside = {
@@ -70,7 +77,7 @@ class Extremes:
         self._main = setting.main
         self._mains = [_with_unknown(setting.main, places, best=best) for best in (False, True) if self.due]
         settings = [replace(setting, models={**setting.models, MAIN: main}) for main in self._mains]
-        self._sides = [Unroll(each, actions, causal_model) for each in settings]
+        self._sides = [evaluator(each) if evaluator else Unroll(each, actions, causal_model) for each in settings]
         self._bands = (
             [] if delta is None or beside <= places else [Guaranteed(each, actions, delta) for each in settings]
         )

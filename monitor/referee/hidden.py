@@ -7,7 +7,7 @@ Definition: docs/semantics.md, section 16.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isclose, prod
 from operator import index
@@ -16,18 +16,30 @@ from msgspec.structs import replace
 
 from monitor.errors import ConfigError, LimitError, PathError, PolicyError
 from monitor.logic.parser import error_at, parse
-from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability
-from monitor.logic.traversal import goals, subformulas
+from monitor.logic.printer import print_formula
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability, Regret
+from monitor.logic.traversal import goals, goals_now, quantity_goals, subformulas
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, as_reader
 from monitor.referee.extremes import Extremes
 from monitor.referee.hidden_path import Belief, HiddenPath, Minds, Place
 from monitor.referee.hidden_values import HiddenUnroll
 from monitor.referee.inputs import check_acted, check_models, named_actions
+from monitor.referee.posterior import credible_bands
 from monitor.referee.verdict import Derivation
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
+from monitor.types.specs import BandSettings
 from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
-from monitor.types.verdicts import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Recourse, Verdict
+from monitor.types.verdicts import (
+    BELIEF_DIGITS,
+    MOST_BELIEVED,
+    NO_USES,
+    NOT_FROM_START,
+    UNEXAMINED,
+    Bands,
+    Recourse,
+    Verdict,
+)
 
 ROUNDING = 1e-9
 """Tolerance for the sum of a belief's weights, which must be 1."""
@@ -43,6 +55,7 @@ def derive_hidden(
     terminated: bool,
     start_observed: bool,
     acted: Sequence[str],
+    credible: BandSettings | None,
 ) -> Verdict:
     """Evaluate one formula on one path of observations; arguments and errors as for `derive`."""
     formula = parse(text)
@@ -54,19 +67,32 @@ def derive_hidden(
     check_acted(acted, len(pairs), policies)
     acted = acted or ["nominal"] * len(pairs)
     _check_memory(acted, minds)
-    watched = HiddenPath(minds, pairs, acted, before)
-    every = {MAIN: model, **models}
-    derivation = Derivation(
-        HiddenUnroll(watched, every, actions, terminated=terminated),
-        _frame(pairs, acted),
-        {},
-        "gumbel",
-        start_observed,
-        None,
-        Extremes(Setting(every, {}, None), actions, "gumbel", None),
-    )
+    watched, frame = HiddenPath(minds, pairs, acted, before), _frame(pairs, acted)
+
+    def on(every: Sequence[MDP]) -> tuple[HiddenUnroll, Extremes]:
+        """Return the evaluators on a model and the other models."""
+        named = dict(zip((MAIN, *models), every, strict=True))
+        start = before if every[0].emissions is None else _at_start(minds, every[0])
+        seen = watched if every[0] is model else HiddenPath(Minds(every[0], minds.readers), pairs, acted, start)
+
+        def unroll(setting: Setting) -> HiddenUnroll:
+            return HiddenUnroll(seen, setting.models, actions, terminated=terminated)
+
+        setting = Setting(named, {}, None)
+        return unroll(setting), Extremes(setting, actions, "gumbel", None, unroll)
+
+    def ends(every: Sequence[MDP], goal: Goal) -> tuple[float, float]:
+        values, extremes = on(every)
+        band = extremes.quantity(goal, frame)
+        return (values.quantity(goal, frame),) * 2 if band is None else band
+
+    unrolled, extremes = on([model, *models.values()])
+    derivation = Derivation(unrolled, frame, {}, "gumbel", start_observed, None, extremes)
     try:
         verdict = derivation.verdict(formula, text)
+        if credible is not None and verdict.quantities:
+            begins = model.emissions is None or (start_observed and _begins(minds, before))
+            verdict = _with_credible(verdict, formula, [model, *models.values()], ends, credible, begins=begins)
     except RecursionError as error:
         raise LimitError(
             "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"
@@ -86,6 +112,46 @@ def derive_hidden(
     )
 
 
+def _begins(minds: Minds, before: Belief) -> bool:
+    """Return whether a belief is the one at the start of an episode."""
+    start = _at_start(minds, minds.model)
+    return start.keys() == before.keys() and all(abs(start[each] - before[each]) <= ROUNDING for each in start)
+
+
+def _at_start(minds: Minds, model: MDP) -> Belief:
+    assert model.initial is not None
+    return {minds.fresh(state): chance for state, chance in enumerate(model.initial.tolist()) if chance > 0.0}
+
+
+def _with_credible(
+    verdict: Verdict,
+    formula: Formula,
+    models: Sequence[MDP],
+    ends: Callable[[Sequence[MDP], Goal], tuple[float, float]],
+    settings: BandSettings,
+    *,
+    begins: bool,
+) -> Verdict:
+    """Return the verdict with its credible bands. `begins`: whether the path begins with the episode, or need not."""
+    how = Bands(settings.draws, settings.seed, settings.level, doubt=settings.doubt)
+    if not begins:
+        return replace(verdict, bands=replace(how, reason=NOT_FROM_START))
+    goals, now = quantity_goals(formula), goals_now(formula) or ()
+    effect = (1, 0) if isinstance(formula, Regret) else None
+    bands, difference = credible_bands([*goals, *now], models, ends, settings, effect)
+    of = {print_formula(goal): band for goal, band in zip(goals, bands, strict=False)}
+    alone = len(goals) == 1
+    quantities = tuple(replace(each, credible=bands[0] if alone else of[each.text]) for each in verdict.quantities)
+    return replace(
+        verdict,
+        quantities=quantities,
+        credible=quantities[-1].credible if alone or effect else None,
+        effect_credible=difference,
+        credible_now=(*bands[-2], *bands[-1]) if now else None,
+        bands=replace(how, reason=NO_USES),
+    )
+
+
 def beliefs(
     model: MDP, path: Sequence[Sequence[object]], policies: Mapping[str, object], acted: Sequence[str]
 ) -> list[tuple[float, ...]]:
@@ -101,8 +167,6 @@ def beliefs(
 
 
 def _minds(model: MDP, policies: Mapping[str, object]) -> Minds:
-    if model.counts is not None:
-        raise ConfigError("a learned model with hidden states, or with a policy that remembers, has no bands yet")
     if model.emissions is not None and model.initial is None:
         raise ConfigError("a model with hidden states needs `initial`: where an episode may begin")
     readers: dict[str, Reader] = {}
@@ -170,8 +234,7 @@ def _checked_path(path: Sequence[Sequence[object]], minds: Minds) -> tuple[list[
     if model.emissions is None:
         assert pairs[0][0] is not None
         return pairs, {minds.fresh(pairs[0][0]): 1.0}
-    assert model.initial is not None
-    return pairs, {minds.fresh(state): chance for state, chance in enumerate(model.initial.tolist()) if chance > 0.0}
+    return pairs, _at_start(minds, model)
 
 
 def _number(given: object, n: int) -> int | None:

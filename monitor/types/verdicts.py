@@ -38,6 +38,14 @@ UNRECORDED: Final = "what was never recorded decides it"
 UNEXAMINED: Final = "other decisions are examined only where the state is seen and policies remember nothing"
 """Reason of an unknown recourse if states are hidden or policies have a memory."""
 
+NO_NETWORKS: Final = "no credible band: each drawn model would need its own memories of a recurrent network"
+NO_USES: Final = "no support: where states are hidden, or policies remember, uses of rows are not counted"
+NOT_FROM_START: Final = (
+    "no credible band: the path does not begin with the episode, and the belief before it is another one on each drawn "
+    "model; let path.window hold a whole episode"
+)
+"""Parts of `Bands.reason` on learned models with hidden states, or with policies that remember."""
+
 MOST_BELIEVED: Final = 5
 """Largest number of states that the belief in a verdict lists."""
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from monitor.arrays import AnyArray
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.basis import FEW, basis_at_start, basis_of
+from monitor.evaluation.credible import LearnedTable
 from monitor.exact import Checker, tables
 from monitor.logic import parse
 from monitor.logic.printer import print_formula
@@ -91,7 +92,7 @@ def test_a_value_rests_on_what_its_paths_use(policy: list[dict[int, float]]) -> 
     assert list(found) == ["nimble"]
     assert close(found["nimble"], counted(model, policy, START, 6))
     for state in (START, BRIDGE):  # and from an observed pair on, in the verdict
-        verdict = LearnedBands(engine, BandSettings(draws=39)).added(
+        verdict = LearnedBands(LearnedTable(engine.evaluators), BandSettings(draws=39)).added(
             engine.check(formula, [(state, WALK)]), formula, [(state, WALK)]
         )
         assert close(verdict.quantities[1].rests_on, counted(model, policy, state, 6))
@@ -130,7 +131,9 @@ def test_both_programs_count_what_the_definition_says(chance: Random) -> None:
     assert isinstance(goal, Goal)
     path, text = list(learned.setting.path), print_formula(goal)
     engine = Checker(learned.model, learned.policies)
-    verdict = LearnedBands(engine, BandSettings(draws=39)).added(engine.check(goal, path), goal, path)
+    verdict = LearnedBands(LearnedTable(engine.evaluators), BandSettings(draws=39)).added(
+        engine.check(goal, path), goal, path
+    )
     found = verdict.quantities[0].rests_on
     position = max(len(path) - 1 - goal.world.offset, 0)
     if engine.evaluators.constant(goal.measure) is None:

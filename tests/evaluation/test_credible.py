@@ -17,7 +17,7 @@ from monitor.errors import ConfigError
 from monitor.evaluation import bands as bands_module
 from monitor.evaluation import check, credible
 from monitor.evaluation.bands import support_of, to_visit
-from monitor.evaluation.credible import PosteriorValues, Samples, check_band_settings
+from monitor.evaluation.credible import LearnedTable, ObservedPath, PosteriorValues, Samples, check_band_settings
 from monitor.evaluation.posterior import drawn_probabilities, opened
 from monitor.exact import Checker, row_uses
 from monitor.exact.row_uses import RowUses
@@ -53,8 +53,9 @@ def samples(learned: Learned, text: str) -> Samples:
     assert isinstance(goal, Goal)
     checker = Checker(learned.model, learned.policies)
     position = len(learned.setting.path) - 1 - goal.world.offset
-    posterior = PosteriorValues(checker.evaluators, DRAWS)
-    return posterior.values(goal.world.change, goal.measure, learned.setting.path[position:], terminated=False)
+    posterior = PosteriorValues(LearnedTable(checker.evaluators), DRAWS)
+    observed = ObservedPath(learned.setting.path, terminated=False)
+    return posterior.values(goal.world.change, goal.measure, observed, position)
 
 
 def by_the_oracle(learned: Learned, text: str, number: int) -> tuple[float, float]:

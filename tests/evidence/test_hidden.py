@@ -24,8 +24,10 @@ from monitor.evidence.verification import examine
 from monitor.policy.controller import Reader, as_reader
 from monitor.policy.manifest import Output
 from monitor.types import AlarmSpec, Alert, FormulaSpec, TakenOver
+from monitor.types.verdicts import NOT_FROM_START
 from tests.evidence.rederived import make_evidence
 from tests.hidden.files import write_controller, write_network
+from tests.hidden.learned import learned
 from tests.hidden.played import some_world
 from tests.hidden.recurrent import hysteresis, write_recurrent
 from tests.hidden.robot import CREEP, GO, WARY, policies, robot
@@ -306,3 +308,40 @@ def test_both_programs_derive_every_alarm_and_takeover_of_a_stream(seed: int) ->
             assert derive_again(document, watched.model, given, {}, [deriver]) == ([], deriver.name, ())
         found += 1
     assert found or seed >= 6, "the fast seeds raise alarms"
+
+
+def learned_robot() -> monitor.MDP:
+    """The robot's model, estimated from simulated draws."""
+    rng, true = np.random.default_rng(3), robot()
+    pairs = [(state, action) for state in range(3) for action in (GO, CREEP)]
+    moves = {pair: rng.choice(true.row(*pair)[0], 12, p=true.row(*pair)[1]).tolist() for pair in pairs}
+    chances = [dict(true.shown(state)) for state in range(3)]
+    shows = {state: rng.choice([*each], 9, p=[*each.values()]).tolist() for state, each in enumerate(chances)}
+    model = learned(moves, shows, states=3, actions=2, signals=2, initial=np.array([0.5, 0.5, 0.0]))
+    return dataclasses.replace(model, labels={**model.labels, "fallen": np.arange(4) == 2})
+
+
+@both
+def test_bands_of_a_learned_model_are_derived_again(deriver: Deriver) -> None:
+    model, readers = learned_robot(), {name: as_reader(policy, robot()) for name, policy in policies().items()}
+    spec = FormulaSpec("watch", 'regret(wary@2, P<0.3 [ F<=3 "fallen" ])', alarm=AlarmSpec())
+    watching = watch(spec, model=model)
+    alerts = [n for seq, pair in enumerate(STEPS) for n in send(watching, seq, pair) if isinstance(n, Alert)]
+    whole = [each for each in alerts if each.verdict is not None and each.verdict.effect_credible is not None][-1]
+    late = alerts[-1]
+    assert len(whole.path) > 1
+    assert late.verdict is not None
+    assert late.verdict.bands is not None
+    assert (late.verdict.credible, late.verdict.bands.reason) == (None, NOT_FROM_START)
+    for alert in (whole, late):
+        document = evidence(alert, readers, model)
+        assert contradictions(document) == []
+        found = derive_again(document, model, readers, {}, [deriver])
+        assert (found.problems, found.by, found.notes) == ([], deriver.name, ())
+    document = evidence(whole, readers, model)
+    assert document.verdict.credible is not None
+    forged = replace(document, verdict=replace(document.verdict, credible=(0.0, document.verdict.credible[1])))
+    assert [each.partition(":")[0] for each in derive_again(forged, model, readers, {}, [deriver]).problems] == [
+        "verdict.credible[0]"
+    ]
+    assert work(document) > 10 * work(replace(document, verdict=replace(document.verdict, bands=None)))

@@ -130,7 +130,7 @@ def test_counts_that_do_not_fit_are_refused(values: dict[str, object], message: 
 @pytest.mark.parametrize(
     ("since", "message"),
     [
-        ([0, 3, 4], "more draws since a successor was seen than draws"),
+        ([0, 3, 4], "more draws since an outcome was seen than draws"),
         ([0, 0, 2], "more visits than draws since"),
         ([0, 2, 2], "that no order of draws gives"),
         ([0, 2, 1], "that no order of draws gives"),

@@ -246,6 +246,20 @@ def numbered_actions(batch: RowBatch, name: str) -> Numbering:
     return Numbering("name" if kind == "name" else "levels", (name,))
 
 
+def numbered_signals(batch: RowBatch, name: str) -> Numbering:
+    """Return a numbering for the observations in a column: texts are their names, and whole numbers stay the same.
+
+    Raises RecordingError for other numbers.
+    """
+    kind = chosen_kind(batch, (name,), "observation", "bin it in a column of its own, and give that with --signal")
+    if kind == "values" and batch.column(name).dtype.kind != "b":
+        raise RecordingError(
+            f"{batch.source}: column {name!r} of the observation has numbers that are not 0, 1, 2, ...; name the "
+            "observations in a column of their own, and give it with --signal"
+        )
+    return Numbering("name" if kind == "name" else "index", (name,))
+
+
 def chosen_kind(batch: RowBatch, names: tuple[str, ...], what: str, option: str) -> EncodingKind:
     """Return the kind of numbering that fits the columns: `index`, `name` or `values`.
 

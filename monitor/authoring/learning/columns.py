@@ -56,6 +56,7 @@ class Roles:
         timing: see `Timing`.
         others: further columns that conditions of labels use.
         inputs: columns of the recorded inputs of a world with numbers; they are not among `state`.
+        signal: column of what the sensor showed in the row's state, if agents do not see the state; None: they see it.
         time_limit: number of steps after which an end cuts an episode off instead of terminating it; 0: no such limit.
     """
 
@@ -71,12 +72,13 @@ class Roles:
     timing: Timing = "step"
     others: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    signal: str | None = None
     time_limit: int = 0
 
     @property
     def used(self) -> tuple[str, ...]:
         """Names of all columns to read, without repetitions."""
-        single = (self.action, self.episode, self.order, self.reward, self.terminated, self.truncated)
+        single = (self.action, self.episode, self.order, self.reward, self.terminated, self.truncated, self.signal)
         given = (name for name in single if name is not None)
         several = (*self.next_state, *self.observation, *self.others, *self.inputs)
         return tuple(dict.fromkeys((*self.state, *given, *several)))
@@ -111,6 +113,8 @@ class Roles:
         }
         if self.inputs:
             shown["inputs"] = ", ".join(self.inputs)
+        if self.signal:
+            shown["signal"] = f"{self.signal}: what the sensor shows, while the state is hidden"
         if self.time_limit:
             shown["time limit"] = f"{self.time_limit:,} steps: an end after so many cuts an episode off"
         if self.observation:
@@ -143,7 +147,8 @@ def guessed(
     _refuse_unreadable(roles, single, given, source, left_out)
     if roles["episode"] is None and given.get("episode") is None:
         _refuse_several(names, source)
-    taken = {str(value) for value in roles.values() if value is not None}
+    signal = None if given.get("signal") is None else str(given["signal"])
+    taken = {str(value) for value in (*roles.values(), signal) if value is not None}
     inputs = _several(names, _inputs(names, given), source, left_out)
     state = _several(names, given.get("state"), source, left_out) or _state(names, taken)
     if inputs and not (state := tuple(name for name in state if name not in inputs)):
@@ -157,6 +162,7 @@ def guessed(
         inputs=inputs,
         next_state=after or (_next(names, state) if given.get("next_state") is None else ()),
         observation=_several(names, given.get("observation"), source, left_out),
+        signal=signal,
         time_limit=int(str(given.get("time_limit") or 0)),
         timing="state" if are_messages(names) else "step",
         **{role: None if value is None else str(value) for role, value in roles.items()},  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ from monitor.model.npz import MAX_UNPACKED_BYTES, pack
 from monitor.model.unpack import check_archive
 
 FORMAT: Final = 5
-TABLES: Final = ("transitions", "rows", "visited")
+TABLES: Final = ("transitions", "rows", "visited", "emissions")
 
 
 def companion_of(model: Path) -> Path:
@@ -121,6 +121,7 @@ def _about(learner: Learner) -> dict[str, Any]:
         "roles": asdict(learner.roles),
         "states": _numbering(learner.states),
         "actions": _numbering(learner.actions),
+        "signals": _numbering(learner.signals),
         "labels": [
             [label.name, condition.text, label.unsafe]
             for label, condition in zip(learner.labels, learner.conditions, strict=True)
@@ -180,6 +181,7 @@ def _as_part(learner: Learner, members: dict[str, AnyArray]) -> CountedFile | No
         newest=about["newest"],
         open={name: members[f"open.{i}"] for i, name in enumerate(about["columns"])},
         held={name: members[f"held.{i}"] for i, name in enumerate(about["held"])},
+        signals=learner.signals,
     )
     return CountedFile(about["digest"], FilePosition(about["rows"], about["kinds"]))
 
@@ -218,6 +220,8 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
     tally = Tally.empty(len(conditions), len(roles.observation))
     for name in TABLES:
         table: Table = getattr(tally, name)
+        if name == "emissions" and f"{name}.keys" not in members:  # of an earlier version
+            continue
         table.keys = members[f"{name}.keys"]
         table.columns = {column: members[f"{name}.{column}"] for column in table.columns}
         for column, fill in table.fills.items():
@@ -233,6 +237,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         conditions=conditions,
         prior=about["prior"],
         actions=_as_actions(about["actions"]),
+        signals=_as_numbering(about.get("signals"), (), {}),
         tally=tally,
         rows=about["rows"],
         files=about["files"],

@@ -53,6 +53,7 @@ class Episodes:
 
     Attributes:
         roles, states, actions, conditions: the meaning of the rows.
+        signals: numbers of observations; None if states are seen.
         rows: number of rows read so far, also from earlier files, so that paths of all files have different numbers.
         counts_up: see `counts_steps`; None: not known yet.
         step: usual rise of the order from one row to the next; 0: there is none, or it is not known.
@@ -77,6 +78,7 @@ class Episodes:
     open: Mapping[str, AnyArray] = field(default_factory=dict)
     newest: float = float("nan")
     held: Mapping[str, AnyArray] = field(default_factory=dict)
+    signals: Encoder | None = None
     source: str = "the recording"
 
     def read(self, batch: RowBatch) -> Steps:
@@ -203,6 +205,9 @@ class Episodes:
             "@cuts": np.full(len(batch), self.unplaced),
             "@after_gone": np.zeros(len(batch), np.bool_),
         }
+        if self.signals is not None:
+            found["@signal"] = np.full(len(batch), -1)
+            found["@signal"][~why.lost] = self.signals.encode(kept, (str(roles.signal),))
         gone = np.concatenate([*batch.torn.values(), batch.places[unplaced]]).astype(np.int64)
         if gone.size:
             found["@cuts"] = self.unplaced + np.searchsorted(np.sort(gone), batch.places)

@@ -16,7 +16,8 @@ from monitor.authoring.learning.states import ELSEWHERE, States
 from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, LAST, Tally
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation, is_name
-from monitor.model.counts import Counts, posterior_mean
+from monitor.model.counts import Counts, EmissionCounts, posterior_mean
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 
 NAMED: Final = 20_000
@@ -56,11 +57,13 @@ def built(
     prior: float,
     source: str,
     late: bool,
+    signals: Numbering | None = None,
 ) -> MDP:
     """Return the model of these counts. Raises ModelError if nothing was counted.
 
     `numberings`: numberings of states and of actions. `where`: the states of the model. `prior`: pseudo-count of a row,
     spread evenly over the observed successors. `late`: episodes whose beginning may be missing also count as starts.
+    `signals`: numbering of observations if states are hidden.
     """
     states, actions = numberings
     if not tally.draws:
@@ -98,6 +101,7 @@ def built(
         reward_spread=spread,
         labels=_labels(tally, where, labels, known),
         initial=_initial(tally, where, late=late),
+        emissions=None if signals is None else _emissions(tally, where, signals, prior, source),
         observations=_observations(tally, where, states),
         samples=samples,
         sample_states=sample_states,
@@ -205,6 +209,32 @@ def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
     starts = np.zeros(where.count)
     np.add.at(starts, where.of(table.keys), np.where(is_end(table.keys), 0, counts))
     return starts / starts.sum() if starts.sum() else None
+
+
+def _emissions(tally: Tally, where: States, signals: Numbering, prior: float, source: str) -> Emissions:
+    """Return the distribution of observations in each state, with its counts.
+
+    In a state without records, all recorded observations are equally likely. An end of an episode shows `ended`, an
+    observation of its own, which is never sent: so an agent whose episode goes on is at no end.
+    """
+    keys, table = tally.emissions.keys, tally.emissions
+    if not len(keys):
+        raise ModelError(f"{source}: no observation was recorded; check the column of the observation (--signal)")
+    bases, shown = keys >> CODE_BITS, keys & ((1 << CODE_BITS) - 1)
+    recorded = np.unique(shown)
+    bare = np.flatnonzero(~where.ended & ~np.isin(where.names, bases))
+    ends = np.flatnonzero(where.ended)
+    state = np.concatenate([where.of_base(bases), np.repeat(bare, len(recorded)), ends])
+    observed = np.concatenate([shown, np.tile(recorded, len(bare)), np.full(len(ends), signals.size)])
+    zeros = np.zeros(len(state) - len(keys), np.int64)
+    order = np.lexsort((observed, state))
+    visits = np.concatenate([table["visits"], zeros])[order]
+    since = np.concatenate([tally.shown_in(bases) - table["first"], zeros])[order]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(state, minlength=where.count))])
+    mean = posterior_mean(visits, indptr, prior)
+    found = Emissions.from_rows(where.count, signals.size + bool(len(ends)), indptr, observed[order], mean)
+    names = _different([*signals.action_names, *["ended"] * bool(len(ends))]) if signals.kind == "name" else ()
+    return found.named(names).learned(EmissionCounts(visits, since, prior))
 
 
 def _ended_as(where: States) -> Ints | None:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from monitor.authoring.learning.abstraction import EncodingKind, Numbering, chosen_kind, numbered_actions
+from monitor.authoring.learning.abstraction import (
+    EncodingKind,
+    Numbering,
+    chosen_kind,
+    numbered_actions,
+    numbered_signals,
+)
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition, parsed
@@ -31,7 +37,8 @@ class Learner:
 
     Attributes:
         roles: roles of the columns.
-        states, actions: numberings so far; `actions` is None before the first batch.
+        states, actions, signals: numberings so far; `actions` is None before the first batch, and `signals` also if
+            states are seen.
         labels, conditions: the labels, and one condition for each.
         prior: pseudo-count of a row.
         tally: the counts.
@@ -53,6 +60,7 @@ class Learner:
     conditions: tuple[Condition, ...] = ()
     prior: float = 1.0
     actions: Numbering | None = None
+    signals: Numbering | None = None
     tally: Tally = field(default_factory=lambda: Tally.empty(0, 0))
     rows: int = 0
     files: list[str] = field(default_factory=list)
@@ -86,10 +94,13 @@ class Learner:
             self.states = Numbering(self._state_kind(usable), self.roles.state)
         if self.actions is None:
             self.actions = numbered_actions(usable, self.roles.action)
+        if self.signals is None and self.roles.signal is not None:
+            self.signals = numbered_signals(usable, self.roles.signal)
         if self.episodes is None:
             self.episodes = Episodes(
-                self.roles, self.states, self.actions, self.conditions, self.rows, left_out=self.left_out
-            )
+                self.roles, self.states, self.actions, self.conditions, self.rows, left_out=self.left_out,
+                signals=self.signals,
+            )  # fmt: skip
         steps = self.episodes.read(batch)
         self.rows += batch.rows
         self.tally.add(steps)
@@ -116,7 +127,7 @@ class Learner:
             raise ModelError(f"{source}: the recordings have no rows")
         return built(
             self.tally, (self.states, self.actions), self.where(), self.labels, prior=self.prior, source=source,
-            late=self.runs_on,
+            late=self.runs_on, signals=self.signals,
         )  # fmt: skip
 
     @property

@@ -33,6 +33,7 @@ class Steps:
         holds: [m, L] whether the labels hold there.
         known: [m, L] whether this is known.
         features: [m, D] a policy's input there.
+        shown: [q, 2] the states in which an observation was recorded, and the observation.
         starts: codes of first states of episodes.
         late: codes of first states of episodes that begin later than at step 1, so that their beginning may be missing.
         continued: number of late episodes that continue the count of the previous row, which is of another episode.
@@ -54,6 +55,7 @@ class Steps:
     holds: Bools
     known: Bools
     features: Floats
+    shown: Ints
     starts: Ints
     late: Ints
     continued: int
@@ -69,7 +71,8 @@ def no_steps(roles: Roles, conditions: Sequence[Condition]) -> Steps:
     return Steps(
         state=none, action=none, code=none, reward=np.zeros(0), segment=none, episode=none,
         earlier=np.zeros((0, 2), np.int64),
-        arrived=marks, unmeasured=marks, visited=none, holds=marks, known=marks, features=features, starts=none,
+        arrived=marks, unmeasured=marks, visited=none, holds=marks, known=marks, features=features,
+        shown=np.zeros((0, 2), np.int64), starts=none,
         late=none, continued=0, alone=0, gaps=0, mismatches=0,
     )  # fmt: skip
 
@@ -167,6 +170,7 @@ def _made(
         holds=visits[1],
         known=visits[2],
         features=_features(rows, visits[3]),
+        shown=_shown(rows),
         starts=begins[rows.start & ~rows.late],
         late=begins[rows.late],
         continued=rows.continued,
@@ -180,6 +184,12 @@ def _earlier(rows: LinkedRows, taken: Ints) -> Ints:
     before = rows.before[taken]
     known = (before >= 0) & (rows.action[before] >= 0)
     return np.where(known[:, None], np.column_stack([rows.state[before], rows.action[before]]), -1)
+
+
+def _shown(rows: LinkedRows) -> Ints:
+    signals = rows.columns.get("@signal", np.full(rows.count, -1))
+    at = np.flatnonzero(rows.fresh & (signals >= 0))
+    return np.column_stack([rows.state[at], signals[at]])
 
 
 def _features(rows: LinkedRows, at: Ints) -> Floats:

@@ -86,12 +86,15 @@ class Tally:
             `late`, number of these episodes whose beginning may be missing; for a policy's inputs, the `sum` [D], a
             `sample` [D] near the mean, and `kept` [K D], a uniform sample: the inputs with the K smallest `priority`
             [K], ascending.
+        emissions: for each state and observation: `visits`; `first`, the record of its state (from 1) in which it first
+            occurred.
         gaps, mismatches, alone, continued: see `Steps`.
     """
 
     transitions: Table
     rows: Table
     visited: Table
+    emissions: Table
     gaps: int = 0
     mismatches: int = 0
     alone: int = 0
@@ -116,6 +119,7 @@ class Tally:
                     "priority": (LAST, KEPT if features else 0),
                 }
             ),
+            Table({"visits": 0, "first": 0}),
         )
 
     @property
@@ -127,6 +131,7 @@ class Tally:
         """Count the steps of a batch."""
         self.count(steps.state, steps.action, steps.code, steps.reward)
         self._add_visits(steps)
+        self._add_emissions(*steps.shown.T)
         for name, begun in (("starts", steps.starts), ("late", steps.late)):
             codes, counts = np.unique(begun, return_counts=True)
             at = self.visited.places(codes)  # call this first, because it may insert rows
@@ -165,6 +170,22 @@ class Tally:
         numbers: Ints = draws[at][places] + 1 + ranks_within(places)
         draws[at] += np.bincount(places, minlength=len(keys))
         return numbers
+
+    def shown_in(self, states: Ints) -> Ints:
+        """Return the number of recorded observations in each of [n] states."""
+        ends = np.concatenate([[0], np.cumsum(self.emissions["visits"])])
+        low, high = (np.searchsorted(self.emissions.keys, each << CODE_BITS) for each in (states, states + 1))
+        return np.asarray(ends[high] - ends[low], np.int64)
+
+    def _add_emissions(self, states: Ints, signals: Ints) -> None:
+        """Count observations in their order."""
+        numbers = self.shown_in(states) + 1 + ranks_within(states)
+        keys, first, places = np.unique((states << CODE_BITS) + signals, return_index=True, return_inverse=True)
+        at = self.emissions.places(keys)
+        table = self.emissions.columns
+        fresh = table["visits"][at] == 0
+        table["first"][at[fresh]] = numbers[first[fresh]]
+        table["visits"][at] += np.bincount(places, minlength=len(keys))
 
     def _add_visits(self, steps: Steps) -> None:
         if not len(steps.visited):
