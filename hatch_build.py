@@ -30,9 +30,10 @@ DIRECTIVES: Final = {
 NUMERICAL: Final = ("monitor/causal/", "monitor/exact/", "monitor/hidden/", "monitor/sampled/")
 """Where division by zero gives infinity, as in NumPy, and indices are never negative. There 1 / 2 is 0 (Cython has one
 switch for both), and `x[-1]` raises IndexError, also of a list."""
-FLAGS: Final = ["-O3", "-ffp-contract=off", "-fwrapv", "-g0", "-w"]
-"""No fused multiplication and addition, so that all machines give the same bits; integers wrap around in hashes. What
-gcc says of generated code is no news."""
+FLAGS: Final = ["-O1" if DIRECTIVES["boundscheck"] else "-O3", "-ffp-contract=off", "-fwrapv", "-g0", "-w"]
+"""-O1 if every index is checked: that code runs the fast tests once, and compiles in half the time. No fused
+multiplication and addition, so that all machines give the same bits; integers wrap around in hashes. What gcc says of
+generated code is no news."""
 MACROS: Final = [("CYTHON_USE_TYPE_SPECS", "1")]
 """Classes can be changed at run time, as those of Python: tests replace methods."""
 SHARED, SHARED_SOURCE = "monitor._cyutility", "monitor/_cyutility.c"
