@@ -16,6 +16,8 @@ __all__ = ["Bits"]
 
 WORDS: Final = frozenset({"summary", "details", "detail", "text", "runbook"})
 """Fields that hold words for people; nothing depends on what they say."""
+ATOMS: Final = frozenset({type(None), bool, str, bytes, float, int})
+"""Types of values that stay as they are."""
 CODES: Final = frozenset({"Received", "Blind"})
 """Values whose `reason` is one of a fixed list; elsewhere it is a sentence, and only counts whether there is one."""
 
@@ -46,17 +48,19 @@ class Bits:
 
 def _plain(value: object) -> object:
     """Return a value as lists, text and numbers, in an order that is always the same."""
+    if type(value) in ATOMS:  # nearly all are
+        return value
     match value:
+        case msgspec.Struct():
+            return [type(value).__name__, *_members(value)]
+        case tuple() | list():
+            return [_plain(each) for each in value]
         case None | bool() | str() | bytes() | float() | int():
             return value.item() if isinstance(value, np.generic) else value
         case np.ndarray():
             return value.tolist()
-        case tuple() | list():
-            return [_plain(each) for each in value]
         case Mapping():
             return sorted(([_plain(key), _plain(each)] for key, each in value.items()), key=repr)
-        case msgspec.Struct():
-            return [type(value).__name__, *_members(value)]
     raise TypeError(f"no digest of a {type(value).__name__}")
 
 
@@ -66,12 +70,12 @@ def _members(value: msgspec.Struct) -> Iterator[object]:
         member = getattr(value, name)
         if name == "reason" and kind.__name__ not in CODES:
             member = bool(member)
-        if name not in WORDS and (type(member) is not type(default) or member != default):
+        if type(member) is not type(default) or member != default:
             yield [name, _plain(member)]
 
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, object], ...]:
-    """Return names and defaults, by name; in place of a default that is made anew, or is none, something else."""
-    fields = msgspec.structs.fields(kind)
+    """Return names and defaults, by name, without words; another for a default that is made anew, or is none."""
+    fields = [each for each in msgspec.structs.fields(kind) if each.name not in WORDS]
     return tuple(sorted(((each.name, False if each.name == "reason" else each.default) for each in fields), key=repr))

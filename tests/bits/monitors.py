@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,12 +25,27 @@ STEPS: Final[Mapping[Kind, int]] = {"given": 400, "learned": 60, "sampled": 120}
 """Messages of a stream; on learned models, and by sampling, an answer takes longer."""
 
 
+class _Heard(NamedTuple):
+    """Digests of one stream: of all notices, and of those of the tests of the model."""
+
+    notices: str
+    tests: str
+
+
+@cache
+def _heard(number: int) -> _Heard:
+    """Return the digests of a stream, which two parts look at."""
+    notices, tests = Bits(), Bits()
+    for notice in _said(30_000 + number, "given"):
+        notices.value(_without_logarithms(notice))
+        if isinstance(notice, Trust | Contradictions):
+            tests.value(notice)
+    return _Heard(notices.digest, tests.digest)
+
+
 def notices(number: int) -> str:
     """What a monitor says of a stream; but for the logarithms of the tests of the model."""
-    bits = Bits()
-    for notice in _said(30_000 + number, "given"):
-        bits.value(_without_logarithms(notice))
-    return bits.digest
+    return _heard(number).notices
 
 
 def _said(seed: int, kind: Kind) -> Iterator[Notice]:
@@ -49,11 +65,7 @@ def _without_logarithms(notice: Notice) -> Notice:
 
 def model_tests(number: int) -> str:
     """The evidence against the model, of each agent, of all together, and of each row."""
-    bits = Bits()
-    for notice in _said(30_000 + number, "given"):
-        if isinstance(notice, Trust | Contradictions):
-            bits.value(notice)
-    return bits.digest
+    return _heard(number).tests
 
 
 def learned_streams(number: int) -> str:
