@@ -78,7 +78,7 @@ def test_after_an_unknown_policy_an_answer_that_depends_on_it_is_undecided_until
 def test_a_verdict_on_a_stream_is_that_of_a_check_from_scratch(causal_model: str, *, learned: bool) -> None:
     random = Random(11)
     model = model_of(random, learned=learned)
-    policies, bands = policies_for(model), BandSettings(draws=examples(9, 40), level=0.8)
+    policies, bands = policies_for(model), BandSettings(draws=9, level=0.8)
     specs = [
         FormulaSpec(f"f{n}", text, causal_model=causal_model, bands="always")  # type: ignore[arg-type] # a literal
         for n, text in enumerate(FORMULAS)
