@@ -25,7 +25,7 @@ slow: Final = pytest.mark.slow
 scaled: Final = pytest.mark.scaled
 """Marker: the test calls `examples`, so `make test-all` runs it again with more. Tests of Hypothesis have it anyway."""
 heavy: Final = pytest.mark.heavy
-"""Marker: uncompiled, the test would take minutes, so it does not run with `MONITOR_UNCOMPILED=1`."""
+"""Marker: uncompiled, the test takes long and covers nothing that others do not, so it runs compiled only."""
 
 
 def examples(few: int, many: int) -> int:

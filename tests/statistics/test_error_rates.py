@@ -16,7 +16,7 @@ from tests.statistics import (
 )
 from tests.statistics.error_rates import read
 from tests.statistics.rates_as_tables import markdown
-from tests.tiers import examples, scaled, slow
+from tests.tiers import examples, heavy, scaled, slow
 
 KEPT = Path(__file__).parents[2] / "docs" / "experiments" / "error-rates.csv"
 
@@ -61,6 +61,7 @@ def test_nearly_equal_outcomes_are_seldom_taken_for_equal() -> None:
     assert [row for row in rows if not row.within(len(rows))] == []
 
 
+@heavy
 def test_intervals_and_sizes_miss_as_seldom_as_they_say() -> None:
     rng = np.random.default_rng(9)
     rows = [

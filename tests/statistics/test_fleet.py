@@ -16,7 +16,7 @@ from monitor.statistics.fleet import FRACTIONS, FleetTest, joined_number, wrong_
 from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.model_betting import ModelTest
 from tests.statistics.test_model_betting import SMALL, Rows, grid, walk
-from tests.tiers import examples, scaled, slow
+from tests.tiers import examples, heavy, scaled, slow
 
 
 def the_fleet(rows: Rows, *, alpha: float = 0.001, impossible: float = 0.0001) -> FleetTest:
@@ -129,6 +129,7 @@ def test_what_is_wrong_for_all_is_found_as_soon_as_by_one_test_of_all_steps() ->
     assert np.median(needed["together"]) <= 2.0 * np.median(needed["one"])
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize("agents", [1, 3, 30])
 def test_a_true_model_is_seldom_doubted(agents: int) -> None:

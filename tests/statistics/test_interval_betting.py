@@ -21,7 +21,7 @@ from tests.exact.learned import learned_model
 from tests.statistics.intervals import BoundedRow, SlowWealth, arguments, greatest_mean
 from tests.statistics.test_fleet import copied
 from tests.statistics.test_model_betting import grid, walk
-from tests.tiers import examples, first, scaled
+from tests.tiers import examples, first, heavy, scaled
 
 NEW = 9
 SMALL = [
@@ -148,6 +148,7 @@ def test_an_impossible_step_from_a_given_row_still_counts_as_one() -> None:
     assert test.log10_e > 0.5
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize("steps", [200, 2_000, 20_000])
 def test_an_environment_that_did_not_change_is_not_rejected_however_few_the_data(steps: int) -> None:
@@ -162,6 +163,7 @@ def test_an_environment_that_did_not_change_is_not_rejected_however_few_the_data
         assert test.log10_e < 1.0
 
 
+@heavy
 @pytest.mark.parametrize(
     ("recorded", "before", "slip", "within"),
     [
