@@ -31,7 +31,7 @@ CONFIG: dict[str, Any] = {
         },
         {"name": "likely_safe", "formula": 'P>=0.5 [ G<=2 !"crash" ]', "alarm": {"severity": "warning"}},
     ],
-    "stream": {"stale_after": "1s", "forget_after": "1h"},
+    "stream": {"stale_after": "5s", "forget_after": "1h"},
     "heartbeat": "1s",
     "limits": {"agents": 2},
     "store": {"path": "var/cfmon.sqlite"},

@@ -148,9 +148,10 @@ class Scene:
     watch: Watcher
 
     def begin(self) -> None:
-        for _ in range(ESTABLISHED):  # else they would make room for w3 when they fall silent
+        """w1 is within an episode; w2 ends one, so that its silence is no trouble."""
+        for count in range(ESTABLISHED):  # else they would make room for w3 when they fall silent
             self.agents.step("w1", PARK, STAY)
-            self.agents.step("w2", PARK, STAY)
+            self.agents.step("w2", PARK, STAY, truncated=count == ESTABLISHED - 1)
 
     def well(self) -> None:
         self.stalling.evaluated(0.0, [], read_clock())
@@ -159,9 +160,8 @@ class Scene:
 
     def spoil(self) -> None:
         """A new episode of w1 goes astray; w2 loses steps and falls silent; w3 is one agent too many."""
-        for agent in ("w1", "w2"):
-            self.agents.step(agent, PARK, STAY, truncated=True)
-            self.agents.seq.pop(agent)
+        self.agents.step("w1", PARK, STAY, truncated=True)
+        self.agents.seq.clear()
         self.agents.step("w1", ROAD, DRIFT, episode="bad")
         self.agents.step("w2", PARK, STAY, episode="bad")
         self.agents.seq["w2"] += 4
