@@ -165,13 +165,19 @@ class WorldBase(InitBase):
     def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
         """Return the chosen formula's figures as the monitor with this configuration measures them, path by path.
 
-        Bands and recourse are left out, because they change no alarm.
+        Bands and recourse are left out, because they change no alarm. Paths without a value near the threshold are not
+        replayed.
         """
         from monitor.authoring.proposal.measure_world import replayed_alone  # noqa: PLC0415 - keep `cfmon --help` light
         from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
         loaded = assemble(config, {})
         specs = [replace(spec, bands="off", recourse="off") for spec in loaded.formulas]
+        if len(best.near) < len(self.paths):
+            self.measured_on += (
+                f"; of these the monitor replayed {many(len(best.near), 'path')}, as on the others each value is "
+                "clearly above the threshold"
+            )
         return replayed_alone(
             lambda: loaded.with_formulas(specs).monitor,
             best.candidate,
@@ -179,6 +185,7 @@ class WorldBase(InitBase):
             self.world.holds(self.label, self.numbers.states),
             report,
             names=self.action_names,
+            only=set(best.near),
         )
 
     def guards(self, best: CandidateFormula) -> list[Guarded]:

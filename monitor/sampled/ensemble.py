@@ -74,6 +74,14 @@ def decided_at(policy: Decisions, pair: AnyPair) -> Ints | Floats:
     return policy.decide(with_inputs(here, pair.inputs) if sees_inputs(policy) and isinstance(pair, Moment) else here)
 
 
+def drawn_actions(seed: int, step: int, particles: Ints, chances: Floats, evidence: ObservedRow) -> Ints:
+    """Return the actions [n] of particles [n] from distributions [n, A], given what the observed action shows."""
+    count, width = chances.shape
+    ends = np.arange(1, count + 1) * width
+    entries = ParticleRows(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())
+    return race(seed, ACTION, step, particles, entries, evidence)
+
+
 class StepTable:
     """Table of the steps of an automaton, for many obligations at once. Entries are computed when they are needed."""
 
@@ -326,15 +334,12 @@ class Ensemble:
 
     def _drawn(self, chances: Floats, pair: AnyPair | None) -> Ints:
         """Draw actions from distributions [n, A], given the observed action (docs/semantics.md, section 7)."""
-        count, width = chances.shape
-        ends = np.arange(1, count + 1) * width
-        entries = ParticleRows(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
             usual = decided_at(self._world.acting(self.offset), pair)
             if usual.ndim == 2:  # otherwise the choice tells nothing about its noise
-                evidence = ObservedRow(np.arange(width), usual[0], pair[1], float(usual[0, pair[1]]))
-        return race(self._seed, ACTION, self._first + self.offset, self._noise, entries, evidence)
+                evidence = ObservedRow(np.arange(chances.shape[1]), usual[0], pair[1], float(usual[0, pair[1]]))
+        return drawn_actions(self._seed, self._first + self.offset, self._noise, chances, evidence)
 
     def _certain(self, actions: Ints, given: Given, ended: State | None) -> bool:
         """Return whether the single path moves without noise."""

@@ -79,6 +79,7 @@ class Measured:
         leads: number of steps from each such alarm to its event.
         paths: the counts of each path.
         episodes: the counts of each episode, which gaps divide into paths.
+        near: in a world with numbers, the paths on which some value is not clearly above the threshold.
     """
 
     candidate: CandidateFormula
@@ -95,6 +96,7 @@ class Measured:
     leads: tuple[int, ...] = ()
     paths: tuple[PathAlarms, ...] = ()
     episodes: tuple[PathAlarms, ...] = ()
+    near: tuple[int, ...] = ()
 
     @property
     def per_thousand(self) -> float:
@@ -121,7 +123,7 @@ class FormulaTrace:
 
 @dataclass
 class _Candidate:
-    """One candidate with its alarm and its record. `nominal`, `fallback`: names of the formulas of its values."""
+    """One candidate with its alarm and its record. `nominal`, `fallback`: the formulas of its values."""
 
     candidate: CandidateFormula
     nominal: str
@@ -130,10 +132,13 @@ class _Candidate:
     trace: FormulaTrace = field(default_factory=FormulaTrace)
 
     def take(self, values: Mapping[str, Quantity], number: int, seq: int) -> None:
-        """Take the values at a step of a path. Without both values there is no verdict."""
-        if not {self.nominal, self.fallback} <= values.keys():
+        """Take the values at a step of a path. Without the values that decide it, there is no verdict."""
+        if self.nominal not in values:
             return
-        one, other = (self._compared(values[name]) for name in (self.nominal, self.fallback))
+        one = self._compared(values[self.nominal])
+        if self.fallback not in values and not one.holds:
+            return
+        other = self._compared(values.get(self.fallback, one))  # if `one` holds, `other` decides nothing
         outcome = regret_outcome(one.holds, other.holds)
         verdict = Verdict("", "exact", "gumbel", (one, other), outcome=outcome)
         spec = self.candidate.alarm
@@ -160,47 +165,45 @@ def measured(
     If a step is impossible in `model`, the formulas have no verdict on it, as in the live monitor. Raises the errors of
     `Monitor`.
     """
-    specs = value_formulas(candidates)
-    monitor = Monitor(model, policies, list(specs.values()), trust=TrustSettings(enabled=False))
-    steps = replayed(monitor, model.named_actions, paths, lambda state: (state, None), report)
-    return compared(candidates, specs, steps, paths, model.labels)
+    texts = dict.fromkeys(text for each in candidates for text in values_of(each))
+    # no candidate uses bands, and bands cost as much as verdicts on a hundred models
+    specs = [FormulaSpec(f"v{i}", text, bands="off") for i, text in enumerate(texts)]
+    text_of = {spec.name: spec.text for spec in specs}
+    monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
+    steps = (
+        (
+            number,
+            seq,
+            {
+                text_of[notice.formula]: notice.verdict.quantities[0]
+                for notice in notices
+                if isinstance(notice, Judged) and notice.verdict.value is not None
+            },
+        )
+        for number, seq, notices in replayed(monitor, model.named_actions, paths, lambda state: (state, None), report)
+    )
+    return compared(candidates, steps, paths, model.labels)
 
 
-def value_formulas(candidates: Sequence[CandidateFormula]) -> dict[str, FormulaSpec]:
-    """Return text -> formula, for the values that candidates compare with their thresholds.
-
-    The formulas have no bands, because no candidate uses bands, and bands cost as much as verdicts on a hundred models.
-    """
-    texts = dict.fromkeys(text for each in candidates for text in _values_of(each))
-    return {text: FormulaSpec(f"v{i}", text, bands="off") for i, text in enumerate(texts)}
-
-
-def _values_of(candidate: CandidateFormula) -> tuple[str, str]:
+def values_of(candidate: CandidateFormula) -> tuple[str, str]:
+    """Return the formulas of the two values that a candidate compares: under nominal, and under the fallback."""
     goal = f'@{candidate.offset}.P=? [ G<={candidate.horizon} !"{candidate.label}" ]'
     return goal, f"fallback{goal}"
 
 
 def compared(
     candidates: Sequence[CandidateFormula],
-    specs: Mapping[str, FormulaSpec],
-    steps: Iterable[tuple[int, int, list[Notice]]],
+    steps: Iterable[tuple[int, int, Mapping[str, Quantity]]],
     paths: Sequence[RecordedPath],
     labels: Mapping[str, Bools],
 ) -> list[Measured]:
-    """Return the figures of candidates, from a monitor of their values.
+    """Return the figures of candidates.
 
-    `specs`: formulas of the values. `steps`: as from `replayed`. `labels`: [S] each, for the states of the paths.
+    `steps`: number of a path, step, and formula -> value for each formula of `values_of` that has one there.
+    `labels`: [S] each, for the states of the paths.
     """
-    rows = []
-    for each in candidates:
-        nominal, fallback = _values_of(each)
-        rows.append(_Candidate(each, specs[nominal].name, specs[fallback].name))
-    for number, seq, notices in steps:
-        values = {
-            notice.formula: notice.verdict.quantities[0]
-            for notice in notices
-            if isinstance(notice, Judged) and notice.verdict.value is not None
-        }
+    rows = [_Candidate(each, *values_of(each)) for each in candidates]
+    for number, seq, values in steps:
         for row in rows:
             if seq == 0:
                 row.alarm = Alarm()

@@ -5,10 +5,15 @@ The chosen formula is then replayed in the way that the monitor runs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from monitor.arrays import Bools
+import numpy as np
+from scipy.stats import binom
+
+from monitor.arrays import Bools, Floats
+from monitor.authoring.proposal.drawn_values import DRAWS, DrawnValues
 from monitor.authoring.proposal.measure import (
     CandidateFormula,
     FormulaTrace,
@@ -17,17 +22,17 @@ from monitor.authoring.proposal.measure import (
     replayed,
     summary_of,
     take,
-    value_formulas,
+    values_of,
 )
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
 from monitor.model.action_names import ActionNames
 from monitor.runtime.monitor import Monitor
-from monitor.types.specs import Sampling, StreamSettings, TrustSettings
+from monitor.types.verdicts import Quantity
 from monitor.worlds import CheckedWorld
 
-ERROR: Final = 0.1
-"""Half-width of the interval at which sampling of a value stops."""
+CLEAR: Final = 0.001
+"""A value is clearly above a threshold if, were it the threshold, so high an estimate had a lower probability."""
 
 
 def measured_in_world(
@@ -37,24 +42,50 @@ def measured_in_world(
     recorded: tuple[Sequence[RecordedPath], RecordedNumbers],
     report: Callable[[int], None] = lambda _: None,
 ) -> list[Measured]:
-    """Replay the paths through a monitor of the values that the candidates compare with their thresholds.
+    """Return the figures of candidates from the values at each step of the paths (`DrawnValues`).
 
-    `recorded`: paths, and the numbers of their states. `report` is called with the number of steps done. Raises the
-    errors of `Monitor`.
+    `recorded`: paths, and the numbers of their states. `report` is called with the number of steps done.
     """
     paths, numbers = recorded
-    specs = value_formulas(candidates)
-    monitor = Monitor(
-        world,
-        policies,
-        list(specs.values()),
-        StreamSettings(encoder="features"),
-        sampling=Sampling(error=ERROR),
-        trust=TrustSettings(enabled=False),
-    )
+    drawn, found = DrawnValues(world, policies, recorded), dict[str, Floats]()
+    for label, offset in dict.fromkeys((each.label, each.offset) for each in candidates):
+        mine = [each for each in candidates if (each.label, each.offset) == (label, offset)]
+        horizons = list(dict.fromkeys(each.horizon for each in mine))
+        values = drawn.values(label, horizons, offset, max(each.threshold for each in mine), report)
+        for each in mine:
+            found |= zip(values_of(each), (part[:, horizons.index(each.horizon)] for part in values), strict=True)
     marks = {each.label: world.holds(each.label, numbers.states) for each in candidates}
-    steps = replayed(monitor, world.named_actions, paths, numbers.sent, report)
-    return compared(candidates, specs, steps, paths, marks)
+    rows = compared(candidates, _by_step(found, paths), paths, marks)
+    return [
+        replace(row, near=_near(found[values_of(row.candidate)[0]], row.candidate.threshold, paths)) for row in rows
+    ]
+
+
+def _near(values: Floats, threshold: float, paths: Sequence[RecordedPath]) -> tuple[int, ...]:
+    """Return the paths on which some value [n] is not clearly above the threshold.
+
+    It is clear if so many draws that meet the goal have a probability below `CLEAR` where the value is the threshold.
+    """
+    few = binom.sf(values * DRAWS - 0.5, DRAWS, threshold) >= CLEAR
+    ends = np.cumsum([len(path.states) for path in paths])[:-1]
+    return tuple(n for n, part in enumerate(np.split(few | np.isnan(values), ends)) if part.any())
+
+
+def _by_step(
+    found: Mapping[str, Floats], paths: Sequence[RecordedPath]
+) -> Iterator[tuple[int, int, dict[str, Quantity]]]:
+    """Yield the number of a path, the step, and the values there. `found`: formula -> values at all steps, [n]."""
+    places = ((number, seq) for number, path in enumerate(paths) for seq in range(len(path.states)))
+    for (number, seq), *values in zip(places, *(part.tolist() for part in found.values()), strict=True):
+        yield (
+            number,
+            seq,
+            {
+                text: Quantity(text, value, 0, clipped=False)
+                for text, value in zip(found, values, strict=True)
+                if value == value  # noqa: PLR0124 - NaN: no value
+            },
+        )
 
 
 def replayed_alone(
@@ -65,8 +96,12 @@ def replayed_alone(
     report: Callable[[int], None] = lambda _: None,
     *,
     names: ActionNames,
+    only: Collection[int],
 ) -> Measured:
-    """Return the figures of one formula, with a new monitor for each path.
+    """Return the figures of one formula, with a new monitor for each path of `only`.
+
+    On the other paths no value comes near the threshold (`Measured.near`), so each step counts as one that meets the
+    requirement.
 
     Noise depends on agent, episode, step and number of the test. So if `cfmon replay` gets such a path alone, as
     episode 1 of the same agent, it draws the same noise and raises the same alarms. `names`: names of the actions.
@@ -75,6 +110,10 @@ def replayed_alone(
     paths, numbers = recorded
     trace, done = FormulaTrace(), 0
     for number, path in enumerate(paths):
+        if number not in only:
+            trace.outcomes["safe"] += len(path.states)
+            done += len(path.states)
+            continue
         monitor, trace.fires = new_monitor(), False
         traces = {query.spec.name: trace for query in monitor.queries}
         for _, seq, notices in replayed(monitor, names, [path], numbers.sent, lambda _: None):
