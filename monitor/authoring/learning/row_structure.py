@@ -60,12 +60,15 @@ class RowStructure:
         self._over = links_of(roles.head, None, None, ())
         """Pairs of consecutive rows of the files."""
         self.links: Links = self._over
+        self._end_text = ""
+        """The text from which end markers were read in place of a flag, if there is one."""
 
     def find(self) -> None:
         """Find the columns of the episode, the order and the action, and end markers and rewards with known names."""
         self._ends_and_rewards()
         self._episode_and_order()
         self._action()
+        self._text_beside_flags()
 
     def _ends_and_rewards(self) -> None:
         if (name := self._roles.named("reward")) is not None and self._facts[name].kind not in ("text", "time"):
@@ -328,13 +331,15 @@ class RowStructure:
             return None
         every = bool(holds[last].all())
         if not set(words_of(name)) & ENDS:
+            why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else"
+            if self._end_text and name in self._unsafe:
+                return ColumnRole(name, (), f"{why}; {self._end_text} says how each episode ended")
             if (
                 holds.sum() < FEW
                 or self._roles.having("terminated") is not None
                 or self._roles.having("truncated") is not None
             ):
                 return None
-            why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else"
             if name in self._unsafe:
                 return ColumnRole(name, ("terminated",), f"{why}; what is unsafe ends an episode")
             if not every and holds.sum() >= PAIRS:  # too often for chance
@@ -375,21 +380,52 @@ class RowStructure:
         why = f"in last rows of episodes only: what came of them, as for what is unsafe: '{marker} and {example}'"
         return ColumnRole(name, (), why)
 
+    def _text_beside_flags(self) -> None:
+        """Read end markers from a text, if flags in the unsafe condition would be taken for them and it marks more.
+
+        It must have a reason in each row in which such a flag is true. Of several texts, the one that has a reason in
+        most rows is read.
+        """
+        names = [
+            n for n in sorted(self._unsafe) if n in self._roles.free("terminated") and self._facts[n].kind == "flag"
+        ]
+        marks = [marks for marks in map(self._true, names) if marks.any() and not marks[~self.links.last].any()]
+        texts = {
+            name: np.isin(self._roles.columns[name], self._reasons(name)) for name in self._roles.free("terminated")
+        }
+        texts = {name: said for name, said in texts.items() if all(said[each].all() for each in marks)}
+        name = max(texts, key=lambda name: int(texts[name].sum()), default="")
+        if marks and name and texts[name].sum() > max(int(each.sum()) for each in marks):
+            self._end_text = name
+            self._roles.put(self._with_markers(name))
+
     def _reason(self, name: str) -> ColumnRole | None:
         """Read end markers from a text that says why an episode ended, and is empty or always the same until then."""
+        meant = name in self._unsafe or set(words_of(name)) & ENDS
+        return self._with_markers(name) if meant and self._reasons(name) else None
+
+    def _reasons(self, name: str) -> list[str]:
+        """Return the values of a text that occur only in last rows, if all other rows have no value or the same one.
+
+        The result is empty if the column is no such text, or if columns have the roles of end markers already.
+        """
         values, last = self._roles.columns[name], self.links.last
         free = all(
             role not in self._roles.closed and self._roles.having(role) is None for role in ("terminated", "truncated")
         )
         if not free or self._facts[name].kind != "text" or len(self.links.before) < PAIRS:
-            return None
+            return []
         kinds, counts = np.unique(values[last & ~is_missing(values)], return_counts=True)
         before = np.unique(values[~last & ~is_missing(values)])
         reasons = [str(kind) for kind in kinds[~np.isin(kinds, before)]]
         rare = len(reasons) > MANY_OUTCOMES or counts[np.isin(kinds, reasons)].sum() < FEW
-        meant = name in self._unsafe or set(words_of(name)) & ENDS
-        if rare or len(before) > 1 or not meant or marker_condition([name], f"{name} in {reasons}") is None:
-            return None
+        if rare or len(before) > 1 or marker_condition([name], f"{name} in {reasons}") is None:
+            return []
+        return reasons
+
+    def _with_markers(self, name: str) -> ColumnRole:
+        """Return the role of a text of reasons, and add the end markers that its words give."""
+        values, reasons = self._roles.columns[name], self._reasons(name)
         cuts = [text for text in reasons if set(words_of(text)) & CUTS]
         ends = [text for text in reasons if text not in cuts]
         markers: tuple[tuple[Role, list[str]], ...] = (("terminated", ends), ("truncated", cuts))

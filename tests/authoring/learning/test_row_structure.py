@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,37 @@ def test_a_flag_of_last_rows_marks_ends_if_that_is_no_chance(tmp_path: Path, cou
     assert roles(proposed(first, {}))["blown"] == expected
     if count >= 5:
         assert roles(proposed(first, {}, unsafe=["blown"]))["blown"] == "terminated"
+
+
+def tripping(text: str, say: Callable[[str], str]) -> list[dict[str, Any]]:
+    """Runs of 6 to 10 steps that end by a trip, by cold, or in time. The last row is the final state."""
+    rows: list[dict[str, Any]] = []
+    for n in range(60):
+        steps = 6 + n % 5
+        for i in range(steps):
+            end = ("trip", "cold", "time")[n % 3] if i == steps - 1 else ""
+            action = "" if end else i % 2
+            row = {"run": n, "step": i, "x": (i * n) % 7, "trip": int(end == "trip"), text: say(end), "action": action}
+            rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("text", ["end_reason", "outcome", "how"])
+def test_a_text_of_reasons_marks_the_ends_before_a_flag_that_marks_some(tmp_path: Path, text: str) -> None:
+    """The flag comes first, and the condition names it."""
+    found = proposed(head(tmp_path / "log.csv", tripping(text, str)), {}, unsafe=["trip"])
+    marked = {role: name for name, role in roles(found).items() if role in ("terminated", "truncated")}
+    assert marked == {"terminated": f"{text} in ['cold', 'trip']", "truncated": f"{text} in ['time']"}
+    assert (roles(found)["trip"], roles(found)[text]) == ("-", "-")
+    (trip,) = [each for each in found.columns if each.name == "trip"]
+    assert trip.why == f"true in some last rows of episodes, and nowhere else; {text} says how each episode ended"
+
+
+@pytest.mark.parametrize("said", [["trip"], ["cold", "time"]])
+def test_a_text_that_does_not_mark_more_leaves_the_marker_to_the_flag(tmp_path: Path, said: list[str]) -> None:
+    rows = tripping("outcome", lambda end: end if end in said else "")
+    found = proposed(head(tmp_path / "log.csv", rows), {}, unsafe=["trip"])
+    assert roles(found)["trip"] == "terminated"
 
 
 def test_a_flag_of_time_limits_cuts_off(tmp_path: Path) -> None:
