@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -161,10 +162,8 @@ def _judged(
     taken = chosen(scores)
     notes = [_comparison(scores, taken, label)] if known and len(scores) > 1 else []
     model = next(each for each in found if each.name == taken.name)
-    judge = ForecastJudge(
-        model.forecasts, outcomes, names, lambda paths: folds_of(paths, request.seed), assumed=model.size is not None
-    )
-    return taken, judge, notes
+    fold, assumed = partial(folds_of, seed=request.seed), model.size is not None
+    return taken, ForecastJudge(model.forecasts, outcomes, names, fold, assumed=assumed), notes
 
 
 def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:

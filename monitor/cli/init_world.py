@@ -182,7 +182,7 @@ class WorldBase(InitBase):
             lambda: loaded.with_formulas(specs).monitor,
             best.candidate,
             (self.paths, self.numbers),
-            self.world.holds(self.label, self.numbers.states),
+            self.numbers.unsafe(self.world, self.label),
             report,
             names=self.action_names,
             only=set(best.near),
@@ -198,7 +198,7 @@ class WorldBase(InitBase):
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the recorded states and inputs of a path as an agent sends them."""
         messages: list[dict[str, object]] = []
-        for state in path.states.tolist():
+        for state in path.sent.tolist():
             numbers, inputs = self.numbers.sent(state)
             messages.append({"state": numbers, **({"inputs": inputs} if inputs else {})})
         return messages
@@ -237,7 +237,7 @@ class WorldProposal:
         from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - likewise
 
         found, world = self.learned, (self.learned.best.world, self.behaviour)
-        checked = found.steps[np.isin(found.steps.path, found.parts.check.path)]
+        checked = found.steps[np.isin(found.steps.episode, found.parts.check.episode)]
         return ForecastingWorld(world, found.judgement.problems, checked, paths, seed)
 
 
@@ -283,16 +283,18 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     write_world(world, staging / "world.yaml")
     with progress("looking for a fallback"):
         table, inputs = recorded_table(found.best.world, found.parts.fit, request.seed)
-    every, numbers = numbered_paths(found.steps)
-    checked = set(found.parts.check.path.tolist())
-    held = [path for path in every if int(found.steps.path[path.states[0]]) in checked]
-    unsafe = found.best.world.holds(label, numbers.states)
+    labels = list(found.draft.labels)
+    every, numbers = numbered_paths(found.steps, labels.index(label) - len(labels))
+    checked = set(found.parts.check.episode.tolist())
+    held = [path for path in every if path.episode in checked]
+    unsafe, unseen = numbers.unsafe(found.best.world, label), sum(path.unseen for path in every)
     paths, measured_on, _ = chosen_paths(held, every, unsafe, request.steps, MOST_STEPS)
     gain, error = found.judgement.gain
     learned = (
         f"a world with numbers, learned from {len(found.steps):,} steps: {found.best.name}; {gain:.3f} +- {error:.3f} "
         f"nats a step better than the last value as a forecast; {label!r} holds after "
         f"{np.count_nonzero(found.best.world.holds(label, found.steps.x_next)):,} of them"
+        f"{f', and may hold in {unseen:,} last states that were not recorded; these count as events' * (unseen > 0)}"
     )
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(

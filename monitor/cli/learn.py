@@ -252,7 +252,7 @@ def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whol
         no_label = "forecasts, as there is no label (--unsafe, --label)"
         return ModelQuality("", (), report.problems, report.histories, unjudged=(no_label, *unjudged))
     table = CrossFitted("", learner, holdout, range(FOLDS if whole else 1))
-    judge = ForecastJudge(table.forecasts, holdout.outcomes, names, lambda paths: folds_of(paths, holdout.seed))
+    judge = ForecastJudge(table.forecasts, holdout.outcomes, names, lambda episodes: folds_of(episodes, holdout.seed))
     skills = tuple(judge.skills(first, HORIZONS))
     if not any(each.known for each in skills):
         unjudged.insert(0, f"forecasts, as {first!r} always or never happens")

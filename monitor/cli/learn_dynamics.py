@@ -140,7 +140,7 @@ def learned_world(
     """Return the world that is learned from recordings.
 
     `stem`: stem of the names of its files. `roles`: result of `world_roles`. `limit`: number of rows that may be left
-    out. `as_tables`: check the world on the same held-out paths as a table that is learned from these recordings.
+    out. `as_tables`: check the world on the same held-out episodes as a table that is learned from these recordings.
     Raises RecordingError or ModelError.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
@@ -160,11 +160,12 @@ def learned_world(
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
     found = _feature_labels(roles, labels, sources[0].names())
-    conditions = [part for label in found for part in label.parts]
+    flagged = [part for label in found for part in label.parts]
+    conditions = [*flagged, *(label.condition for label in found)]
     with progress("reading the recordings"):
         steps = read_steps(sources, roles, left_out := LeftOut(), limit, conditions)
     rules = {}
-    for number, part in enumerate(conditions):
+    for number, part in enumerate(flagged):
         if part.text in rules:  # also a part of another label
             continue
         assert steps.visits is not None
@@ -173,8 +174,8 @@ def learned_world(
     odd = odd_readings(steps)
     usual = steps[~odd.steps]
     draft = _draft(stem, roles, usual, {each.condition.name: each.with_rules(rules) for each in found})
-    paths = np.unique(usual.path)
-    parts = split(usual, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
+    episodes = np.unique(usual.episode)
+    parts = split(usual, seed, episodes[held_out(episodes, seed, 0.2)] if as_tables else None)
     with progress("fitting worlds with numbers"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
         best = with_recorded_actions(with_recorded_inputs(best, draft, parts), draft, parts)

@@ -69,7 +69,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Parts:
-    """Steps for fitting, for choosing, and for checking the chosen world. Each part consists of whole paths."""
+    """Steps for fitting, for choosing, and for checking the chosen world. Each part consists of whole episodes."""
 
     fit: RecordedSteps
     choice: RecordedSteps
@@ -127,18 +127,18 @@ class Score:
 
 
 def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
-    """Return three parts. The parts for choosing and checking have a fifth of the paths each, and at least two paths.
+    """Return three parts of whole episodes. Those for choosing and checking have a fifth each, and at least two.
 
-    `first`: the paths that the part for checking should have, instead of a fifth of all.
+    `first`: the episodes that the part for checking should have, instead of a fifth of all.
     """
-    paths = np.random.default_rng(seed).permutation(np.unique(steps.path))
-    held = max(2, len(paths) // 5)
+    episodes = np.random.default_rng(seed).permutation(np.unique(steps.episode))
+    held = max(2, len(episodes) // 5)
     check = held
     if first is not None:
-        paths = np.roll(paths[np.argsort(~np.isin(paths, first), kind="stable")], held)
-        check = min(max(2, len(first)), len(paths) - 2 * held)
-    parts = paths[held + check :], paths[:held], paths[held : held + check]
-    return Parts(*(steps[np.isin(steps.path, each)] for each in parts))
+        episodes = np.roll(episodes[np.argsort(~np.isin(episodes, first), kind="stable")], held)
+        check = min(max(2, len(first)), len(episodes) - 2 * held)
+    parts = episodes[held + check :], episodes[:held], episodes[held : held + check]
+    return Parts(*(steps[np.isin(steps.episode, each)] for each in parts))
 
 
 def candidates(draft: Draft, parts: Parts, seed: int) -> list[Candidate]:

@@ -17,7 +17,7 @@ from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.row_files import FileRows, RowFile, goes_on
-from monitor.authoring.learning.state_codes import base_of
+from monitor.authoring.learning.state_codes import MAX_LABELS, base_of, is_end
 from monitor.errors import RecordingError
 
 MOST_ROWS: Final = 1_000_000
@@ -33,6 +33,20 @@ class Visits(NamedTuple):
     known: Bools
 
 
+class UnseenEnds(NamedTuple):
+    """Steps [m] that ended an episode in a state that was not recorded.
+
+    `x`, `a`, `w`, `path`, `episode`: as in `RecordedSteps`. `may`: [m, c] whether each condition may hold there.
+    """
+
+    x: Floats
+    a: Ints
+    w: Floats
+    path: Ints
+    episode: Ints
+    may: Bools
+
+
 @dataclass(frozen=True)
 class RecordedSteps:
     """Steps [n], in the order of their rows.
@@ -40,7 +54,7 @@ class RecordedSteps:
     `x`, `x_next`: [n, f] state and next state. `a`: [n] action. `w`: [n, i] inputs. `path`: [n] number of the path,
     which is an episode or a part of an episode between gaps; `episode`: [n] number of the episode. `actions`: names of
     the actions. `full`: True if there were more rows than `MOST_ROWS`. `gaps`, `step`, `joined`: as in `Learner`.
-    `visits`: the values of the conditions that were read.
+    `visits`: the values of the conditions that were read. `unseen`: the ends whose state was not recorded.
     """
 
     x: Floats
@@ -55,6 +69,7 @@ class RecordedSteps:
     step: float | None = None
     joined: int = 0
     visits: Visits | None = None
+    unseen: UnseenEnds | None = None
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -184,9 +199,20 @@ def read_steps(
         here[:, :width], actions.places[action[known]], here[:, width:], values[successor[known], :width], path[known],
         episode[known], actions.action_names or tuple(str(number) for number in range(actions.size)), full, gaps, step,
         joined, Visits(values[visited[seen], :width], holds[seen], clear[seen]) if conditions else None,
+        _unseen(code, (values[state], actions.places[action], path, episode), width, len(conditions)),
     )  # fmt: skip
     _refuse_too_little(got, roles, str(sources[0].path))
     return got
+
+
+def _unseen(codes: Ints, of: tuple[Floats, Ints, Ints, Ints], width: int, conditions: int) -> UnseenEnds:
+    """Return the ends whose state was not recorded. `of`: numbers, actions, paths and episodes of all transitions."""
+    lost = np.flatnonzero(is_end(codes) & (base_of(codes) < 0))
+    x, a, path, episode = of
+    bits = codes[lost, np.newaxis] >> np.arange(conditions)
+    may = (bits | bits >> MAX_LABELS) & 1 == 1  # the condition holds, or it is unknown whether it does
+    here = x[lost]
+    return UnseenEnds(here[:, :width], a[lost], here[:, width:], path[lost], episode[lost], np.asarray(may))
 
 
 def _with_columns(roles: Roles, conditions: Sequence[Condition], source: RowFile) -> Roles:
@@ -216,7 +242,7 @@ def _refuse_too_little(steps: RecordedSteps, roles: Roles, source: str) -> None:
             f"{source}: action {never} of {roles.action!r} was recorded only where no next state follows, so "
             "what it leads to cannot be learned; leave these rows out, or record more"
         )
-    episodes = len(np.unique(steps.path))
+    episodes = len(np.unique(steps.episode))
     if episodes < LEAST_EPISODES:
         raise RecordingError(
             f"{source}: {episodes} episodes with steps; at least {LEAST_EPISODES} are needed, some to learn from and "

@@ -19,7 +19,7 @@ from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Tally
 
 FOLDS: Final = 5
-"""Number of parts of the paths. Each is forecast from the counts of the others. `Holdout` holds out the first part."""
+"""Number of parts of the episodes. Each is forecast from the counts of the others. `Holdout` holds out the first."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class CrossFitted(CandidateAbstraction):
         """For each fold: its transitions, the chain of the other folds, and the states after its transitions."""
         assert isinstance(self.holdout, Collected)
         every, where = self.holdout.every(), self.learner.where()
-        fold, found = folds_of(every.path, self.holdout.seed), []
+        fold, found = folds_of(every.episode, self.holdout.seed), []
         for number in self.folds:
             mine, others = np.flatnonzero(fold == number), fold != number
             train = Tally.empty(0, 0)
@@ -89,9 +89,9 @@ class CrossFitted(CandidateAbstraction):
         return ForecastSet(said, support, ends, assumed)
 
 
-def folds_of(paths: Ints, seed: int) -> Ints:
-    """Return the fold of each path, [n]."""
-    parts = [held_out(paths, seed, 1 / FOLDS, number / FOLDS) for number in range(FOLDS)]
+def folds_of(episodes: Ints, seed: int) -> Ints:
+    """Return the fold of each episode, [n]."""
+    parts = [held_out(episodes, seed, 1 / FOLDS, number / FOLDS) for number in range(FOLDS)]
     return np.asarray(np.select(parts, range(FOLDS), FOLDS - 1), np.int64)
 
 
@@ -103,7 +103,7 @@ class ForecastJudge:
         forecasts: function like `Forecaster.forecasts`.
         outcomes: the outcomes.
         labels: names of the labels of the outcomes, in their order.
-        fold: paths -> fold of each path. A simple rule for one fold is computed from the other folds.
+        fold: episodes -> fold of each episode. A simple rule for one fold is computed from the other folds.
         assumed: see `Outcomes.events`.
     """
 
@@ -118,17 +118,17 @@ class ForecastJudge:
         return [self._skill(label, horizon) for horizon in horizons]
 
     def _skill(self, label: str, horizon: int) -> ForecastSkill:
-        place, paths = self.labels.index(label), self.outcomes.paths()
+        place, episodes = self.labels.index(label), self.outcomes.episodes()
         counts, happened = (each[:, place] for each in self.outcomes.events(horizon, assumed=self.assumed))
-        ended, fold = self.outcomes.ends(horizon), self.fold(paths)
+        ended, fold = self.outcomes.ends(horizon), self.fold(episodes)
         made = self.forecasts(label, horizon)
         use = counts & np.isfinite(made.said)
-        rules: Floats = np.zeros((3, len(paths)))
+        rules: Floats = np.zeros((3, len(episodes)))
         for number in np.unique(fold[use]).tolist():
             known = counts & (fold != number)
             known = known if known.any() else counts
             of = of_ends(happened[known], ended[known])
             rules[:, fold == number] = np.array([[happened[known].mean()], [of], [ended[known].mean()]])
         base, of, ends_base = rules[:, use]
-        events = Events(happened[use], self.outcomes.episodes()[use], base, of, ends_base)
+        events = Events(happened[use], episodes[use], base, of, ends_base)
         return skill((label, horizon), made[use], events)

@@ -1,4 +1,4 @@
-"""Split recordings for the report: hold out some paths, and also count the other paths by themselves."""
+"""Split recordings for the report: hold out some episodes, and also count the other episodes by themselves."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Holdout:
 
     Attributes:
         seed: seed of the split.
-        fraction: fraction of the paths that are held out.
-        begin: where the held-out part begins, as a fraction of all paths.
-        train: counts of the paths after the held-out part; paths before `begin` are in neither.
+        fraction: fraction of the episodes that are held out.
+        begin: where the held-out part begins, as a fraction of all episodes.
+        train: counts of the episodes after the held-out part; episodes before `begin` are in neither.
         histories: for each of `HISTORIES`, counts by (history, state, action), and counts by (history, state, action,
             successor).
         full: True if a table of histories has reached its limit.
@@ -82,9 +82,9 @@ class Holdout:
     _kept: int = 0
 
     def add(self, steps: Steps) -> None:
-        """Add the transitions of a batch. A whole path is held out or not."""
-        out = held_out(steps.segment, self.seed, self.fraction, self.begin)
-        used = ~held_out(steps.segment, self.seed, self.begin + self.fraction)
+        """Add the transitions of a batch. A whole episode is held out or not, even if gaps divide it into paths."""
+        out = held_out(steps.episode, self.seed, self.fraction, self.begin)
+        used = ~held_out(steps.episode, self.seed, self.begin + self.fraction)
         self.train.count(steps.state[used], steps.action[used], steps.code[used], steps.reward[used])
         contexts = mixed_histories(steps.earlier[used], steps.state[used], steps.action[used])
         for (rows, outcomes), context in zip(self.histories, contexts, strict=True):
@@ -106,12 +106,12 @@ class Holdout:
         return in_order(self._parts)
 
 
-def held_out(paths: Ints, seed: int, fraction: float, begin: float = 0.0) -> Bools:
-    """Return which paths are held out, by a hash of their number and the seed.
+def held_out(episodes: Ints, seed: int, fraction: float, begin: float = 0.0) -> Bools:
+    """Return which episodes are held out, by a hash of their number and the seed.
 
     Two parts are disjoint if one has a `begin` of at least `begin` + `fraction` of the other.
     """
-    place = mixed(paths, np.full(len(paths), seed)) % 1_000_003
+    place = mixed(episodes, np.full(len(episodes), seed)) % 1_000_003
     return np.asarray((place >= begin * 1_000_003) & (place < (begin + fraction) * 1_000_003))
 
 

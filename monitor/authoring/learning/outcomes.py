@@ -51,7 +51,7 @@ class Outcomes:
         last state is missing.
         """
         path, episode = of
-        out = held_out(path, self.seed, self.fraction, self.begin)
+        out = held_out(episode, self.seed, self.fraction, self.begin)
         if self._kept < HELD:
             arrived, unmeasured, lost = (each[out] for each in labels)
             self._parts.append((arrived, unmeasured, lost, ended[out], path[out], episode[out]))

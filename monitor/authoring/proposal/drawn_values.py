@@ -150,14 +150,14 @@ class DrawnValues:
             taken = np.where(beyond == 0, past.a[at], -1)
             actions = self._actions(policy, states, inputs, (at, taken, particles[draw], number))
             noise = uniforms(self._seed, STATE, number, particles[draw], np.arange(world.noise))
-            box = past.low[at] + (past.high[at] - past.low[at]) * noise
-            noise = np.where(held[:, np.newaxis], np.clip(box, SMALLEST, LARGEST), noise)
+            if held.any():
+                low, high = past.low[at[held]], past.high[at[held]]
+                noise[held] = np.clip(low + (high - low) * noise[held], SMALLEST, LARGEST)
             moved = world.step(states, actions, noise, inputs)
-            same = (states == past.x[at]).all(axis=1)
-            happened = held & same & (actions == taken)
-            moved[happened] = past.x[at[happened] + 1]  # copied, because `step` may round
-            stays = ~held & past.ended[at] & (states == past.x[rows[of]]).all(axis=1)
-            states = np.where(stays[:, np.newaxis], states, moved)
+            repeats = np.flatnonzero((held & (actions == taken)) | (~held & past.ended[at]))
+            repeats = repeats[(states[repeats] == past.x[at[repeats]]).all(axis=1)]
+            moved[repeats] = past.x[at[repeats] + held[repeats]]  # the recorded next state, or the last one again
+            states = moved
         return first.reshape(-1, DRAWS)
 
     def _actions(
@@ -205,14 +205,14 @@ def _seen(policy: Decisions, states: Floats, inputs: Floats) -> Floats:
 
 def _steps_of(world: CheckedWorld, paths: Sequence[RecordedPath], numbers: RecordedNumbers) -> _Recorded:
     """Return the steps of paths. A step that is impossible in the world, or a state out of range, begins a new path."""
-    index = np.concatenate([path.states for path in paths])
+    index = np.concatenate([path.sent for path in paths])
     x, w = numbers.states[index], numbers.inputs[index]
-    a = np.concatenate([np.append(path.actions, -1) for path in paths])
+    a = np.concatenate([np.append(path.actions, -1)[: len(path.sent)] for path in paths])
     low, high = np.zeros((2, len(index), world.noise))
     began, ended = np.zeros(len(index), np.int64), np.zeros(len(index), np.bool_)
     place = 0
     for path in paths:
-        since, last = place, place + len(path.actions)
+        since, last = place, place + len(path.sent) - 1
         for n in range(place, last + 1):
             inside = not world.outside(x[n], w[n])
             began[n] = since if inside else -1
@@ -228,6 +228,6 @@ def _steps_of(world: CheckedWorld, paths: Sequence[RecordedPath], numbers: Recor
                 continue
             assert noise.posterior is None, "the noise of a manifest's world is a box"
             low[n], high[n] = noise.low, noise.high
-        ended[last] = path.ended
+        ended[last] = path.ended and not path.unseen
         place = last + 1
     return _Recorded(x, w, np.asarray(a, np.int64), low, high, began, ended)

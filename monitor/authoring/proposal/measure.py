@@ -224,7 +224,7 @@ def replayed(
     """
     clock = 0
     for number, path in enumerate(paths):
-        for seq, step in enumerate(_observations(path, number, names, map(sent, path.states.tolist()))):
+        for seq, step in enumerate(_observations(path, number, names, map(sent, path.sent.tolist()))):
             clock += 1
             now = Instant(clock * SECOND, clock * SECOND)
             yield number, seq, [*monitor.observe(step, now), *monitor.evaluate(now)]

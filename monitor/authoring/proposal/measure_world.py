@@ -54,7 +54,7 @@ def measured_in_world(
         values = drawn.values(label, horizons, offset, max(each.threshold for each in mine), report)
         for each in mine:
             found |= zip(values_of(each), (part[:, horizons.index(each.horizon)] for part in values), strict=True)
-    marks = {each.label: world.holds(each.label, numbers.states) for each in candidates}
+    marks = {each.label: numbers.unsafe(world, each.label) for each in candidates}
     rows = compared(candidates, _by_step(found, paths), paths, marks)
     return [
         replace(row, near=_near(found[values_of(row.candidate)[0]], row.candidate.threshold, paths)) for row in rows
@@ -67,7 +67,7 @@ def _near(values: Floats, threshold: float, paths: Sequence[RecordedPath]) -> tu
     It is clear if so many draws that meet the goal have a probability below `CLEAR` where the value is the threshold.
     """
     few = binom.sf(values * DRAWS - 0.5, DRAWS, threshold) >= CLEAR
-    ends = np.cumsum([len(path.states) for path in paths])[:-1]
+    ends = np.cumsum([len(path.sent) for path in paths])[:-1]
     return tuple(n for n, part in enumerate(np.split(few | np.isnan(values), ends)) if part.any())
 
 
@@ -75,7 +75,7 @@ def _by_step(
     found: Mapping[str, Floats], paths: Sequence[RecordedPath]
 ) -> Iterator[tuple[int, int, dict[str, Quantity]]]:
     """Yield the number of a path, the step, and the values there. `found`: formula -> values at all steps, [n]."""
-    places = ((number, seq) for number, path in enumerate(paths) for seq in range(len(path.states)))
+    places = ((number, seq) for number, path in enumerate(paths) for seq in range(len(path.sent)))
     for (number, seq), *values in zip(places, *(part.tolist() for part in found.values()), strict=True):
         yield (
             number,
@@ -111,8 +111,8 @@ def replayed_alone(
     trace, done = FormulaTrace(), 0
     for number, path in enumerate(paths):
         if number not in only:
-            trace.outcomes["safe"] += len(path.states)
-            done += len(path.states)
+            trace.outcomes["safe"] += len(path.sent)
+            done += len(path.sent)
             continue
         monitor, trace.fires = new_monitor(), False
         traces = {query.spec.name: trace for query in monitor.queries}

@@ -32,12 +32,19 @@ class RecordedPath:
         actions: [n].
         ended: True if the episode terminated in the last state.
         episode: number of the episode; None: the path is a whole episode.
+        unseen: True if the last state was not recorded, and only counts as an event: no message can have it.
     """
 
     states: Ints
     actions: Ints
     ended: bool
     episode: int | None = None
+    unseen: bool = False
+
+    @property
+    def sent(self) -> Ints:
+        """The states that an agent sends."""
+        return self.states[: len(self.states) - self.unseen]
 
 
 def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:

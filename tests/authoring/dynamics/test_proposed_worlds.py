@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import erf, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,13 +14,17 @@ pytest.importorskip("sklearn")
 
 from monitor.authoring.dynamics.fitted_policy import fitted_policy
 from monitor.authoring.dynamics.label_forecasts import DRAWS, ForecastingWorld
-from monitor.authoring.dynamics.learned_world import Draft, split, unchanged
+from monitor.authoring.dynamics.learned_world import Draft, Parts, split, unchanged
 from monitor.authoring.dynamics.recorded_table import recorded_table
-from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.authoring.dynamics.steps import RecordedSteps, read_steps
 from monitor.authoring.learning.abstraction_scores import judged
+from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.holdout import held_out
+from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.proposal.world_paths import numbered_paths
+from monitor.cli.learn_dynamics import world_roles
+from monitor.cli.recorded_inputs import open_recording
 from monitor.model.mdp import MDP
 from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.network import Network
@@ -115,6 +120,20 @@ def test_the_paths_to_check_can_be_those_that_tables_hold_out() -> None:
         assert len(every[2]) == max(2, len(held))
 
 
+def test_no_episode_is_in_two_parts_even_if_gaps_divide_it() -> None:
+    whole = walk(4, 40, 6)
+    steps = replace(whole, path=10 * whole.path + np.arange(len(whole)) // 80)
+    for held in (None, np.unique(steps.episode)[:9]):
+        parts = split(steps, 0, held)
+        every = [set(part.episode.tolist()) for part in (parts.fit, parts.choice, parts.check)]
+        assert sum(map(len, every)) == len(set.union(*every)) == 40
+        assert all(len(set(part.path.tolist())) == 3 * len(set(part.episode.tolist())) for part in parts_of(parts))
+
+
+def parts_of(parts: Parts) -> tuple[RecordedSteps, ...]:
+    return parts.fit, parts.choice, parts.check
+
+
 def test_paths_that_the_world_was_learned_from_have_no_forecast() -> None:
     steps = walk(2, 6, 5)
     policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
@@ -135,13 +154,43 @@ def test_without_a_held_out_path_nothing_is_judged() -> None:
 
 def test_paths_are_numbered_by_step() -> None:
     steps = walk(4, 3, 4)
-    paths, numbers = numbered_paths(steps)
+    paths, numbers = numbered_paths(steps, 0)
     assert len(paths) == 3
     for number, path in zip(np.unique(steps.path), paths, strict=True):
         mine = steps.path == number
         want = [*steps.x[mine, 0], steps.x_next[mine, 0][-1]]
         assert [numbers.sent(int(state))[0][0] for state in path.states] == want
         assert path.actions.tolist() == steps.a[mine].tolist()
+
+
+def test_an_end_without_its_state_counts_where_the_condition_may_hold(tmp_path: Path) -> None:
+    """Of every three episodes one is cut, one ends with a reward and one without; no final state is recorded."""
+    rng, lines = np.random.default_rng(5), ["episode,step,x,action,reward,done"]
+    for episode in range(12):
+        for step in range(5):
+            end = step == 4 and episode % 3 < 2
+            lines.append(
+                f"{episode},{step},{rng.uniform():.3f},{rng.integers(2)},{int(end and not episode % 3)},{+end}"
+            )
+    (tmp_path / "log.csv").write_text("\n".join([*lines, ""]))
+    source = open_recording(tmp_path / "log.csv", "")
+    conditions = [parsed("high: x >= 7"), parsed("paid: reward > 0")]
+    roles = world_roles(source, {"state": "x"}, ())
+    steps = read_steps([source], roles, LeftOut(), RowLimit.parsed("0"), conditions)
+    assert len(steps) == 12 * 4
+    assert steps.unseen is not None
+    assert steps.unseen.may.tolist() == [[True, n % 2 == 0] for n in range(8)]
+    for condition, count in ((-2, 8), (-1, 4)):
+        paths, numbers = numbered_paths(steps, condition)
+        ends = [path for path in paths if path.unseen]
+        assert (len(paths), len(ends)) == (12, count)
+        unsafe = numbers.unsafe(world_of(steps, "x >= 7"), "high")
+        for path in paths:
+            assert unsafe[path.states].tolist() == [False] * (4 + 1) + [True] * path.unseen
+            assert len(path.actions) == 4 + path.unseen
+            assert path.episode is not None
+            shown = [float(line.split(",")[2]) for line in lines[1:] if line.startswith(f"{path.episode // 5},")]
+            assert [numbers.sent(state)[0][0] for state in path.sent.tolist()] == shown
 
 
 def network_of(content: bytes, points: np.ndarray) -> np.ndarray:

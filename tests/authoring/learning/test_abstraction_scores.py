@@ -68,7 +68,7 @@ def test_events_are_those_of_a_slow_reading(timing: Timing, seed: int, *, after:
     slow = _slow_events(rows, timing, after=after)
     number = {row["_n"]: row for row in slow}
     paths = field.outcomes.paths()
-    out = held_out(np.array(sorted(number)), seed, 0.2, 0.2)
+    out = held_out(np.array([number[key]["episode"] for key in sorted(number)]), seed, 0.2, 0.2)
     kept = [key for key, held in zip(sorted(number), out, strict=True) if held and number[key]["truth"]]
     assert list(dict.fromkeys(paths.tolist())) == kept
     for horizon in (1, 3):
@@ -89,17 +89,18 @@ def test_events_are_those_of_a_slow_reading(timing: Timing, seed: int, *, after:
 
 
 def _slow_events(rows: list[Row], timing: Timing, *, after: bool) -> list[Row]:
-    """For each path: the number of its first row, the labels after each transition, and whether it terminated."""
+    """For each path: numbers of its first row and its episode's, the labels after each step, whether it terminated."""
     found: dict[int, Row] = {}
-    last: dict[int, tuple[Row, int]] = {}
+    last: dict[int, tuple[Row | None, int, int]] = {}
     for n, row in enumerate(rows):
-        before, path = last.get(row["ep"], (None, -1))
+        before, path, episode = last.get(row["ep"], (None, -1, n))
         acts = not np.isnan(row["a"])
         final = timing == "step" and not acts and n > 0 and before is rows[n - 1]
         stopped = before is not None and (before["done"] or before["cut"]) and not final
         if before is None or stopped or row["t"] != before["t"] + 1:
+            episode = n if stopped else episode
             before, path = None, n
-            found[path] = {"_n": path, "truth": [], "ended": False}
+            found[path] = {"_n": path, "episode": episode, "truth": [], "ended": False}
         truth = found[path]["truth"]
         acted = before is not None and not np.isnan(before["a"])
         if timing == "state":
@@ -120,7 +121,7 @@ def _slow_events(rows: list[Row], timing: Timing, *, after: bool) -> list[Row]:
             if row["done"] and acts and not has_final:
                 truth.append((False, row["r"] < 0))  # whether x >= 2 there was not recorded
                 found[path]["ended"] = True
-        last[row["ep"]] = (row, path)
+        last[row["ep"]] = (row, path, episode)
     return list(found.values())
 
 

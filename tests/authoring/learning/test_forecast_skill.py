@@ -34,7 +34,7 @@ def table_of(rows: list[Row], condition: str, *, size: int = 500, seed: int = 0)
 
 def judge(rows: list[Row], condition: str) -> ForecastJudge:
     table, kept = table_of(rows, condition)
-    return ForecastJudge(table.forecasts, kept.outcomes, ["bad"], lambda paths: folds_of(paths, kept.seed))
+    return ForecastJudge(table.forecasts, kept.outcomes, ["bad"], lambda episodes: folds_of(episodes, kept.seed))
 
 
 def tasks(rng: np.random.Generator, episodes: int, *, telling: bool) -> list[Row]:
@@ -91,20 +91,30 @@ def test_states_that_say_nothing_are_seldom_better() -> None:
 
 
 def test_each_fold_is_forecast_by_the_others_and_the_first_is_what_a_holdout_holds_out() -> None:
-    paths = np.arange(10_000)
-    fold = folds_of(paths, 3)
-    assert ((fold == 0) == held_out(paths, 3, 0.2)).all()
+    episodes = np.arange(10_000)
+    fold = folds_of(episodes, 3)
+    assert ((fold == 0) == held_out(episodes, 3, 0.2)).all()
     assert np.abs(np.bincount(fold) / 10_000 - 1 / FOLDS).max() < 0.03
     whole, kept = table_of(tasks(np.random.default_rng(4), 60, telling=True), "bad: done and r < 0", size=37)
     every = kept.every()
     assert (kept.outcomes.paths() == every.path).all()
     one = CandidateAbstraction("", whole.learner, whole.holdout).forecasts("bad", 3)
-    first = folds_of(every.path, 0) == 0
+    first = folds_of(every.episode, 0) == 0
     made = whole.forecasts("bad", 3)
     np.testing.assert_array_equal(made.said[first], one.said)
     assert not np.isnan(made.said).any()
     part = CrossFitted("", whole.learner, whole.holdout, range(1)).forecasts("bad", 3)
     assert (np.isnan(part.said) == ~first).all()
+
+
+def test_an_episode_is_held_out_as_a_whole_even_if_gaps_divide_it() -> None:
+    rows = [row for row in tasks(np.random.default_rng(6), 80, telling=True) if row["t"] != 2]
+    _, kept = table_of(rows, "bad: done and r < 0", size=37)
+    every, held = kept.every(), kept.held()
+    assert len(set(every.path.tolist())) > len(set(every.episode.tolist())) > 60
+    assert 0 < np.isin(every.episode, held.episode).sum() == len(held.state)
+    assert kept.train.draws == len(every.state) - len(held.state)
+    assert set(kept.outcomes.episodes().tolist()) == set(every.episode.tolist())
 
 
 def test_the_numbers_are_those_of_a_slow_count() -> None:

@@ -104,6 +104,25 @@ def test_figures_are_those_of_a_plain_count(alarm: AlarmSpec) -> None:
     assert wanted["unavoidable"] > 0
 
 
+def test_an_end_that_was_not_recorded_is_an_event_without_a_verdict() -> None:
+    """The bucket gets full in the last step, after which nothing was recorded."""
+    levels, rains, alarm = [2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 1.0, 1.0], AlarmSpec(for_=1, keep=2)
+    path = RecordedPath(np.arange(5), np.zeros(4, np.int64), ended=True, unseen=True)
+    numbers = RecordedNumbers(np.array([*levels, 5.0])[:, np.newaxis], np.ones((5, 1)), np.array([False] * 4 + [True]))
+    world, candidate = load_world(Bucket), CandidateFormula(HORIZON, OFFSET, 0.5, "full", alarm)
+    (row,) = measured_in_world(world, POLICIES, [candidate], ([path], numbers))
+    fired, _ = counted(levels, rains, alarm)
+    assert fired == [3]
+    assert (row.answered, row.events, row.alarms, row.false, row.preceded) == (4, 1, 1, 0, 1)
+    assert row.leads == (1,)
+    spec = FormulaSpec("regret_fallback", candidate.text, alarm=alarm)
+    again = replayed_alone(
+        lambda: Monitor(Bucket, POLICIES, [spec], StreamSettings(encoder="features")), candidate, ([path], numbers),
+        numbers.unsafe(world, "full"), names=ActionNames(Bucket.actions, 2), only=[0],
+    )  # fmt: skip
+    assert (again.answered, again.events, again.alarms, again.leads) == (4, 1, 1, (1,))
+
+
 class Leaky(Bucket):
     """A bucket that loses up to 1, so that whether it gets full must be drawn."""
 
