@@ -210,19 +210,17 @@ def _steps_of(world: CheckedWorld, paths: Sequence[RecordedPath], numbers: Recor
     a = np.concatenate([np.append(path.actions, -1)[: len(path.sent)] for path in paths])
     low, high = np.zeros((2, len(index), world.noise))
     began, ended = np.zeros(len(index), np.int64), np.zeros(len(index), np.bool_)
-    place = 0
+    states, inputs, place = [*map(tuple, x.tolist())], [*map(tuple, w.tolist())], 0
     for path in paths:
         since, last = place, place + len(path.sent) - 1
         for n in range(place, last + 1):
-            inside = not world.outside(x[n], w[n])
+            inside = not world.outside(states[n], inputs[n])
             began[n] = since if inside else -1
             if n == last or not inside:
                 since = n + 1
                 continue
             try:
-                noise = world.abduce(
-                    Moment(tuple(x[n].tolist()), int(a[n]), tuple(w[n].tolist())), tuple(x[n + 1].tolist())
-                )
+                noise = world.abduce(Moment(states[n], int(a[n]), inputs[n]), states[n + 1])
             except MonitorError:
                 since = n + 1
                 continue
