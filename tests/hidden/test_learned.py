@@ -51,6 +51,7 @@ def assert_same_bands(found: monitor.Verdict, expected: monitor.Verdict, toleran
 
 
 @scaled
+@heavy
 def test_a_sensor_that_shows_the_state_gives_the_bands_of_states_that_are_seen() -> None:
     for seed in range(examples(2, 20)):
         rng = np.random.default_rng(seed)
@@ -73,6 +74,7 @@ def test_a_sensor_that_shows_the_state_gives_the_bands_of_states_that_are_seen()
 
 
 @scaled
+@heavy
 def test_the_referee_derives_the_same_bands() -> None:
     for seed in range(examples(2, 12)):
         rng = np.random.default_rng(seed)
