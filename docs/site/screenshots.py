@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,10 +37,11 @@ ENDING: Final = 30.0
 """Seconds in which a process has to end before it is killed."""
 CALM: Final = f"#agents tr[data-state='fine']:has(a:text-is('{SILENT}'))"
 INCIDENT: Final = (
-    "body:has(#firing > li:only-child):has(#agents tr[data-state='firing'] td:text-is('verdict: regret'))"
+    "body:has(#firing > li:only-child)"
+    ":has(#agents tr[data-state='firing']:has(a:text-matches('bed-')) td:text-is('verdict: regret'))"
     ":has(#agents tr[data-state='blind']):has(#strip-broker[data-on='no'])"
 )
-"""One alarm fires, and one agent is blind."""
+"""One alarm fires, not that of the demo's own agent, and one agent is blind."""
 COLOURS: Final = 256
 """Of an image: few, so that it is small."""
 
@@ -68,8 +70,8 @@ def _addresses(demo: subprocess.Popen[str], output: Path) -> tuple[str, str]:
 
 
 @contextmanager
-def _demo(folder: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run the demo with all its agents; yield the address of its status page, and the agent that will be stopped."""
+def _demo(folder: str) -> Iterator[tuple[str, dict[str, subprocess.Popen[str]]]]:
+    """Run the demo with all its agents; yield the address of its status page, and the other agents by name."""
     policies = data_file("policies/icu-sepsis")
     command = [str(Path(sys.executable).with_name("cfmon")), "demo", "--forever", "--interval", INTERVAL]
     with ExitStack() as stack:
@@ -84,7 +86,7 @@ def _demo(folder: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             command += ["--policy", str(policies / "deployed.yaml"), "--url", broker]
             command += ["--topic", f"agents/bed-{n}/steps", "--seed", str(n), "--interval", INTERVAL]
             agents[f"bed-{n}"] = stack.enter_context(_running(command))
-        yield page, agents[SILENT]
+        yield page, agents
 
 
 def _keep(shot: bytes, name: str) -> None:
@@ -96,17 +98,20 @@ def _keep(shot: bytes, name: str) -> None:
     print(f"{target}: {target.stat().st_size / 1000:.0f} KB")  # noqa: T201 - what was made
 
 
-def _shoot(page: Page, url: str, silent: subprocess.Popen[str]) -> None:
+def _shoot(page: Page, url: str, agents: dict[str, subprocess.Popen[str]]) -> None:
     page.set_default_timeout(PATIENCE)
     page.goto(url)
     page.wait_for_timeout(1000 * SEEN)
     page.locator(CALM).wait_for()
-    silent.terminate()
+    agents[SILENT].terminate()
     page.locator(INCIDENT).wait_for()
+    shown = agents[page.locator("#agents tr[data-state='firing'] a").first.inner_text()]
+    shown.send_signal(signal.SIGSTOP)  # so that the alarm is not over before its picture is drawn
     _keep(page.screenshot(animations="disabled"), "page-overview")
     page.locator("#firing > li").first.get_by_role("button", name="Why").click()
     page.locator("#why-picture").wait_for()
     _keep(page.locator("#why").screenshot(animations="disabled"), "page-alarm")
+    shown.send_signal(signal.SIGCONT)
     page.keyboard.press("Escape")
     page.locator("#agents tr[data-state='firing'] a").first.click()
     page.locator(".formula[data-state='firing']").wait_for()
@@ -119,9 +124,9 @@ def main() -> None:
 
     if CHROMIUM is None:
         raise SystemExit("screenshots: no Chromium here: apt-get install chromium")
-    with tempfile.TemporaryDirectory() as folder, _demo(folder) as (url, silent), sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, _demo(folder) as (url, agents), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--hide-scrollbars"])
-        _shoot(browser.new_page(viewport={"width": 1200, "height": 1000}), url, silent)
+        _shoot(browser.new_page(viewport={"width": 1200, "height": 1000}), url, agents)
         browser.close()
 
 

@@ -53,15 +53,14 @@ class Certainty:
             return "Exact for this model, but handing over is estimated"
         if verdict.robust is None:
             return "Exact for this model"
-        if not verdict.robust:
-            # for `regret`, the own value and the advice are the same in every causal model; only the counterfactual
-            # value differs
-            if verdict.outcome in ("regret", "unavoidable") and verdict.quantities[0].robust is not False:
-                if self._brevity:
-                    return "Same in every model; unclear if avoidable"
-                return "The same in every causal model; unclear if it was avoidable"
-            return f"Not certain: {'' if self._brevity else 'other causal '}models disagree"
         stable = "stable " if verdict.causal_model == "stable" else ""
+        if verdict.outcome is not None and verdict.quantities[0].robust is not False:
+            # The own value and the advice: causal models may disagree only on the counterfactual value, in the details.
+            return (
+                f"Same in every {stable}model" if self._brevity else f"These numbers hold in every {stable}causal model"
+            )
+        if not verdict.robust:
+            return f"Not certain: {'' if self._brevity else 'other causal '}models disagree"
         return f"Every {stable}{'' if self._brevity > 1 else 'causal '}model agrees"
 
     def _sure_of_data(self) -> str:

@@ -65,16 +65,12 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     aside = ""
     if disagreeing:
         models = BAND.get(alarm.evidence.causal_model, "its bounds")
-        reaches = (
-            f", in all {interval((min(ends), max(ends)), reward=alarm.reward)}, wider than the axis"
-            if scale.clipped
-            else ""
-        )
-        last = ", where the alarm fired" * (banded[-1].seq == time_axis.seq)
-        agree = "; at the others all give the same value" * (len(disagreeing) < len(banded))
+        spread = interval((min(ends), max(ends)), reward=alarm.reward)
+        reach = f" ({spread}, beyond the axis)" if scale.clipped else ""
+        until = "where the alarm fired" if banded[-1].seq == time_axis.seq else f"step {banded[-1].seq}"
         aside = (
-            f"hatched: {whose} over {models}{reaches}; computed from step {banded[0].seq} to {banded[-1].seq}{last}. "
-            f"These models disagree at {_listed(disagreeing)}{agree}."
+            f"shaded: {whose} over {models}{reach}, from step {banded[0].seq} to {until}. "
+            f"On {whose}, they disagree at {_listed(disagreeing)}."
         )
     sheet.heading(f"What happened: the {what} at each step", aside)
     chart = sheet.chart(TALL, scale)
@@ -88,7 +84,9 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     if banded:
         low = [chart.at(position, m.bounds[0]) for position, m in known.items() if m.bounds]
         high = [chart.at(position, m.bounds[1]) for position, m in known.items() if m.bounds]
-        canvas.area([*high, *reversed(low)], "band")
+        canvas.tint([*high, *reversed(low)], ALTERNATIVE, 0.12)
+        for edge in (low, high):
+            canvas.polyline(edge, ink=ALTERNATIVE, opacity=0.5)
     nominal = [chart.at(position, m.nominal) for position, m in known.items() if m.nominal is not None]
     _line(sheet, [chart.at(position, m.value) for position, m in known.items()], other)
     if nominal:

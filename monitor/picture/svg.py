@@ -45,7 +45,7 @@ BREAKS: Final = "\t\n"
 Ink = str
 Point = tuple[float, float]
 Anchor = Literal["start", "middle", "end"]
-Pattern = Literal["hatch", "dots", "cross", "band", "blind"]
+Pattern = Literal["hatch", "dots", "cross", "blind"]
 
 STYLE: Final = """
 text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; }
@@ -64,9 +64,6 @@ PATTERNS: Final = f"""
 <rect width="7" height="7" fill="{PAPER}"/><circle cx="3.5" cy="3.5" r="1.4" fill="{INK}"/></pattern>
 <pattern id="cross" width="8" height="8" patternUnits="userSpaceOnUse">
 <rect width="8" height="8" fill="{PAPER}"/><path d="M0 0L8 8M8 0L0 8" stroke="{FAINT}" stroke-width="1"/></pattern>
-<pattern id="band" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">
-<rect width="5" height="5" fill="{ALTERNATIVE}" fill-opacity="0.08"/>
-<line x1="0" y1="0" x2="0" y2="5" stroke="{ALTERNATIVE}" stroke-opacity="0.35" stroke-width="1"/></pattern>
 <pattern id="blind" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
 <line x1="0" y1="0" x2="0" y2="8" stroke="{FAINT}" stroke-opacity="0.5" stroke-width="1.2"/></pattern>
 """

@@ -585,7 +585,7 @@ def test_it_says_when_causal_models_disagree() -> None:
     verdict = regretted("regret", bounds=(0.14, 0.95), robust=False)
     assert say(f"regret(c@5, {GOAL})", verdict).endswith(": 0.93 (causal models disagree: 0.14 to 0.95)")
     resolved = say(f"regret(c@5, {GOAL})", verdict, state="resolved")
-    assert resolved.endswith("required. Causal models disagree: 0.14 to 0.95 with 'c'")
+    assert resolved.endswith("in every causal model. Causal models disagree: 0.14 to 0.95 with 'c'")
     now = say(f"regret(c, {GOAL})", regretted("regret", bounds=(0.14, 0.95), robust=False, offset=0))
     assert now.endswith("Causal models disagree: 0.14 to 0.95 with 'c'")
     assert "disagree" not in say(f"regret(c@5, {GOAL})", regretted("regret", bounds=(0.9, 0.95), robust=True))
@@ -670,7 +670,7 @@ def test_common_goals_are_said_in_words_and_others_quoted(path: str, spoken: str
 def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
         "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
-        "Hand over to 'careful' now: 0.91 instead of 0.54. Every causal model agrees."
+        "Hand over to 'careful' now: 0.91 instead of 0.54. These numbers hold in every causal model."
     )
     assert regret.details == (
         "Had 'careful' taken over 2 steps ago: 0.94.",
@@ -765,8 +765,8 @@ def test_the_last_words_of_a_summary_say_how_sure_it_is(
 @pytest.mark.parametrize(
     ("outcome", "own", "sure"),
     [
-        ("regret", None, "The same in every causal model; unclear if it was avoidable"),
-        ("unavoidable", True, "The same in every causal model; unclear if it was avoidable"),
+        ("regret", None, "These numbers hold in every causal model"),
+        ("unavoidable", True, "These numbers hold in every causal model"),
         ("regret", False, "Not certain: other causal models disagree"),  # a nested goal that looks back
         ("safe", False, "Not certain: other causal models disagree"),
     ],
@@ -783,7 +783,7 @@ def test_where_models_disagree_only_on_what_would_have_been_the_rest_is_not_said
     assert told.summary.endswith(f" Hand over to 'c' now: 0.90 instead of 0.60. {sure}.")
     longer = tell_all(f"regret(clinicians_of_ward_7, {GOAL})", verdict, agent="a" * 40)
     short = {
-        "The same in every causal model; unclear if it was avoidable": "Same in every model; unclear if avoidable",
+        "These numbers hold in every causal model": "Same in every model",
         "other causal models": "models",
     }
     for words, fewer in short.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -131,14 +132,19 @@ def figures(formula: dict[str, Any]) -> str:
     return number(formula["value"]) if other is None else f"{number(formula['value'])} vs {number(other)}"
 
 
+def from_now(shown: dict[str, Any]) -> str:
+    """Both values of a takeover now, if they are not those that the formula asks for."""
+    now = [at for at in shown["profile"] if at["offset"] == 0] if shown["alternative"] else []
+    later = figures({"value": now[0]["nominal"], "alternative": {"value": now[0]["alternative"]}}) if now else ""
+    return "" if later == figures(shown) else later
+
+
 def values(shown: dict[str, Any]) -> dict[str, str]:
     """The values that the formula asks for, and, if they are others, those of a takeover now."""
     other = shown["alternative"]
     name = f"nominal vs {other['name']}" if other else "value"
-    now = [at for at in shown.get("profile", ()) if at["offset"] == 0] if other else []
-    asked = figures(shown)
-    later = figures({"value": now[0]["nominal"], "alternative": {"value": now[0]["alternative"]}}) if now else asked
-    return {name: asked} if later == asked else {f"looking back: {name}": asked, f"from now: {name}": later}
+    asked, later = figures(shown), from_now(shown)
+    return {f"looking back: {name}": asked, f"from now: {name}": later} if later else {name: asked}
 
 
 def beside(formula: dict[str, Any]) -> str:
@@ -184,11 +190,11 @@ def facts(formula: dict[str, Any]) -> dict[str, str]:
     shown = {
         "verdict": verdict(formula),
         "alarm": formula["alarm"],
-        **values(formula),
-        "required": required(formula["threshold"]),
         "bounds": f"{number(bounds[0])} to {number(bounds[1])}" + (f" ({whose})" if whose else "") if bounds else "",
         "step": "" if formula["seq"] is None else str(formula["seq"]),
         "time": "" if formula["time_unix"] is None else moment(formula["time_unix"]),
+        **values(formula),
+        "required": required(formula["threshold"]),
     }
     return {name: text for name, text in shown.items() if text}
 
@@ -224,8 +230,8 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
     return shown
 
 
-def card(alarm: dict[str, Any], now: float | None = None, began: Sequence[float] = ()) -> list[str]:
-    """What the card of an alarm says; `began`: when the known alarms of its agent and formula began."""
+def card(alarm: dict[str, Any], now: float | None = None, known: Sequence[dict[str, Any]] = ()) -> list[str]:
+    """What the card of an alarm says; `known`: the known alarms of its agent and formula, of the last five minutes."""
     times = f"since {moment(alarm['since_unix'])}"
     if alarm["state"] == "firing" and now is not None:
         times += f", for {span(math.floor(now) - math.floor(alarm['since_unix']))}"
@@ -239,18 +245,23 @@ def card(alarm: dict[str, Any], now: float | None = None, began: Sequence[float]
         alarm["agent"],
         times,
     ]
-    many = sum(each > now - 86_400 for each in began) if now is not None and alarm["state"] == "firing" else 0
-    return [" · ".join([*words, *([f"{many} alarms in the last 5 minutes"] if many > 1 else [])]), alarm["summary"]]
+    if len(known) > 1 and alarm["state"] == "firing":
+        words.append(f"recurring: {len(known)} alarms in the last 5 minutes")
+        lengths = [
+            math.floor(each["over_unix"]) - math.floor(each["began_unix"]) for each in known if each["over_unix"]
+        ]
+        words[-1] += f", median {span(statistics.median_high(lengths))}" if lengths else ""
+    return [" · ".join(words), alarm["summary"]]
 
 
-def beginnings(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[float]:
-    """When the alarms of the agent and formula of one began; in a list of alarms, or in the outline of a day."""
+def of_the_same(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[dict[str, Any]]:
+    """The alarms of the agent and formula of one; from a list of alarms, or from the outline of a day."""
 
     def formula(each: dict[str, Any]) -> str:
         return str(each["formula"] if isinstance(each["formula"], str) else each["formula"]["name"])
 
     about = (alarm["agent"], formula(alarm))
-    return [each["began_unix"] for each in alarms if (each["agent"], formula(each)) == about]
+    return [each for each in alarms if (each["agent"], formula(each)) == about]
 
 
 def numbers_in(told: object) -> Iterator[str]:
@@ -310,7 +321,7 @@ READ = """() => {
     word: card.querySelector("h2").lastElementChild.textContent,
     since: card.querySelector(":scope > .quiet").textContent,
     key: [...card.querySelectorAll(".legend li:not([hidden])")].map((each) => each.textContent),
-    facts: Object.fromEntries([...card.querySelectorAll(":scope > .more > .facts > div:not([hidden])")].map(
+    facts: Object.fromEntries([...card.querySelectorAll(":scope .facts > div:not([hidden])")].map(
       (fact) => [...fact.children].map((each) => each.textContent))),
     profile: cells([...card.querySelectorAll(":scope > .more > .scroll tbody tr")]),
     drawn: card.querySelector(".chart").getAttribute("aria-label"),
@@ -342,7 +353,7 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
     assert shown["state"] == state
     assert shown["alarms"] == (
-        cards := [card(alarm, told["now"], beginnings(told["alarms"], alarm)) for alarm in told["alarms"]]
+        cards := [card(alarm, told["now"], of_the_same(told["alarms"], alarm)) for alarm in told["alarms"]]
     )
     assert strangers(shown["text"], told, state, *more, *(each[0] for each in cards)) == []
 
@@ -364,14 +375,14 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
     words = {group["reason"]: group["words"] for group in told["blind"]}
     rows = [
         [agent["name"], formula["name"], formula["state"], beside(formula),
-         figures(formula), required(formula["threshold"]), "", facts(formula).get("step", ""),
+         figures(formula), required(formula["threshold"]), from_now(formula), "", facts(formula).get("step", ""),
          ago(agent["last_message"], told["now"]), "Why?", said(agent, formula, words)]
         for agent in told["agents"]
         for formula in agent["formulas"]
     ]  # fmt: skip
     assert shown["rows"] == rows
     cards = [
-        *(card(alarm, told["now"], beginnings(told["day"], alarm)) for alarm in told["firing"]),
+        *(card(alarm, told["now"], of_the_same(told["day"], alarm)) for alarm in told["firing"]),
         *map(card, told["recent"]),
     ]
     assert shown["alarms"] == cards

@@ -54,13 +54,12 @@ def test_an_axis_holds_its_lines_and_wastes_little(lines: list[float], bounds: l
 def test_a_scale_that_is_cut_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     alarm = explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES)
     lows, highs = zip(*(moment.bounds for moment in alarm.history if moment.bounds is not None), strict=True)
-    hatched = "hatched: fallback over every causal model"
+    shaded = "shaded: fallback over every causal model"
     monkeypatch.setattr(sheet, "WIDEST", 0.0)
-    assert f"{hatched}, in all {min(lows):.3f} to {max(highs):.3f}, wider than the axis; computed" in " ".join(
-        words(draw(alarm, GRID))
-    )
+    reach = f"({min(lows):.3f} to {max(highs):.3f}, beyond the axis)"
+    assert f"{shaded} {reach}, from step" in " ".join(words(draw(alarm, GRID)))
     monkeypatch.setattr(sheet, "WIDEST", 1e9)
-    assert f"{hatched}; computed" in " ".join(words(draw(alarm, GRID)))
+    assert f"{shaded}, from step" in " ".join(words(draw(alarm, GRID)))
     monkeypatch.undo()
     assert scale_of([0.70, 0.74], [0.0, 1.0], reward=False).clipped
     assert not scale_of([0.70, 0.74], [0.69, 0.75], reward=False).clipped
@@ -161,7 +160,7 @@ def test_words_stand_beside_the_data_and_not_on_it(text: str) -> None:
     ]
     drawn = [point for line in lines for point in line]
     texts = ET.fromstring(picture).iter(f"{SVG}text")
-    said = [text for text in texts if re.search("taken over|^the alarm fires|required|hatched", text.text or "")]
+    said = [text for text in texts if re.search("taken over|^the alarm fires|required|shaded", text.text or "")]
     assert said
     assert [(text.text, point) for text in said for point in drawn if on_it(text, *point)] == []
 
@@ -170,7 +169,7 @@ def test_the_band_and_the_dotted_line_are_explained() -> None:
     told = words(draw(explain(evidence_of(FORMULAS[0], causal_model="any"), GRID, POLICIES), GRID))
     assert "at least 0.95 required" in told
     plain = words(draw(explain(evidence_of(FORMULAS[0]), GRID, POLICIES), GRID))
-    assert not [word for word in plain if word.startswith("hatched")]
+    assert not [word for word in plain if word.startswith("shaded")]
 
 
 def test_the_words_on_the_band_are_those_of_the_bounds_at_each_step() -> None:

@@ -116,26 +116,21 @@ def deviation_of(notice: Deviates | None) -> dict[str, Any]:
 
 
 def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
-    """Return the newest verdict in words, and both values of the profile at each offset."""
+    """Return the newest verdict in words."""
     if row.judged is None or row.blind is not None:
         words = "" if row.blind is None or row.blind.reason is None else BLIND_WORDS[row.blind.reason]
-        return {"summary": words, "details": [], "profile": []}
-    verdict = row.judged.verdict
+        return {"summary": words, "details": []}
     told = tell(
         agent=agent,
         formula=query.spec,
         parsed=query.formula,
         state="firing" if row.alarm == "firing" else "clear",
         blind=None,
-        verdict=verdict,
+        verdict=row.judged.verdict,
         path_length=0,
         seq=row.judged.seq,
     )
-    profile = [
-        {"offset": offset, "nominal": finite(nominal), "alternative": finite(alternative)}
-        for offset, (nominal, alternative), _ in known_profile(verdict)
-    ]
-    return {"summary": told.summary, "details": list(told.details), "profile": profile}
+    return {"summary": told.summary, "details": list(told.details)}
 
 
 def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
@@ -156,6 +151,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         "probability": query.probability,
         "alternative": None if alternative is None else {"name": alternative, "value": None, "bounds": None},
         "effect": None,
+        "profile": [],
         "seq": None,
         "time": None,
         "time_unix": None,
@@ -166,6 +162,10 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
             "outcome": outcome_of(verdict),
             **_both(*own(verdict)),
             "effect": finite(effect_of(verdict)),
+            "profile": [
+                {"offset": offset, "nominal": finite(nominal), "alternative": finite(alternative)}
+                for offset, (nominal, alternative), _ in known_profile(verdict)
+            ],
             "seq": row.judged.seq,
             "time": rfc3339(row.judged.time),
             "time_unix": row.judged.time,

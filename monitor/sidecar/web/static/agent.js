@@ -15,12 +15,13 @@ put(at("title"), name || "No agent selected");
 document.title = `${name} · Counterfactual monitor`;
 
 function makeFormula({ formula: { name: title } }) {
-  const [shape, word, since, summary, details, facts] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails(), makeFacts()];
+  const [shape, word, since, summary, details] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails()];
+  const [numbers, facts] = [makeFacts(), makeFacts()];
   const [chart, text] = [makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
   const more = makeMore(facts, details, ...parts, element("p", "quiet", text));
-  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, chart, more);
+  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, numbers, chart, more);
   card.id = `formula-${title}`;
   card.more = more;
   return part(card, ({ formula, alarms, axes }) => {
@@ -32,6 +33,7 @@ function makeFormula({ formula: { name: title } }) {
     put(since, sinceOf(formula, alarms, axes.to));
     summary.render(formula.summary || "No verdict: between episodes.");
     details.render(formula.details);
+    numbers.render([...values(formula), ["required", required(formula.threshold)]]);
     facts.render(factsOf(formula));
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);
@@ -54,8 +56,6 @@ function factsOf(formula) {
   return [
     ["verdict", formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes"],
     ["alarm", formula.alarm],
-    ...values(formula),
-    ["required", required(formula.threshold)],
     ["bounds", bounds ? `${between(bounds)}${whose && ` (${whose})`}` : ""],
     ["step", formula.seq === null ? "" : String(formula.seq)],
     ["time", formula.time_unix === null ? "" : moment(formula.time_unix)],

@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -20,11 +20,9 @@ export function makeAlarm() {
   const page = element("a", "page", "the agent's page");
   const proof = element("a", "proof", "evidence");
   const bundle = element("a", "bundle", "evidence with model and policies (zip)");
-  const runbook = element("a", "runbook", "what to do");
-  runbook.target = "_blank";
-  runbook.rel = "noreferrer";
+  const runbook = makeRunbook();
   mark.setAttribute("aria-hidden", "true");
-  const card = element("li", "", head, summary, blindness, element("div", "actions", why, runbook, page, proof, bundle));
+  const card = element("li", "", head, summary, blindness, element("div", "actions", runbook, why, page, proof, bundle));
   return part(card, (told) => {
     alarm = told;
     const firing = alarm.state === "firing";
@@ -45,9 +43,18 @@ export function makeAlarm() {
       proof.href = `evidence/${alarm.evidence.id}`;
       bundle.href = `evidence/${alarm.evidence.id}.zip`;
     }
-    runbook.hidden = !alarm.runbook;
-    if (alarm.runbook) runbook.href = alarm.runbook;
+    runbook.render(alarm);
     if (explained === alarm.id) explanation.render(alarm);
+  });
+}
+
+function makeRunbook() {
+  const link = element("a", "runbook", "What to do");
+  link.target = "_blank";
+  link.rel = "noreferrer";
+  return part(link, ({ runbook }) => {
+    link.hidden = !runbook;
+    if (runbook) link.href = runbook;
   });
 }
 
@@ -57,17 +64,17 @@ const SHAPES = { firing: "firing", resolved: "fine", ended: "unknown", removed: 
 // An alarm that ended with its episode was not resolved: the goal may have been missed.
 const wordOf = ({ state }) => (state === "ended" ? "ENDED with the episode" : state.toUpperCase());
 
-// The time between two moments as they are shown, without fractions of a second.
-const length = (from, to) => span(Math.floor(to) - Math.floor(from));
-
 function lasted(alarm) {
-  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}${alarm.now === undefined ? "" : `, for ${length(alarm.since_unix, alarm.now)}`}`;
+  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}${alarm.now === undefined ? "" : `, for ${span(length(alarm.since_unix, alarm.now))}`}`;
   if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; its end is unknown: the monitor was down`;
-  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}, for ${length(alarm.began_unix, alarm.over_unix)}`;
+  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}, for ${span(length(alarm.began_unix, alarm.over_unix))}`;
 }
 
-// The worst value since it fired; an alarm of an earlier version does not say it.
-const worst = (alarm) => (alarm.threshold === null ? "" : number(alarm.worst) || "unknown");
+// How the value went: name and numbers. An alarm of an earlier version does not say the worst.
+function course({ state, threshold, fired, worst, value }) {
+  const end = state === "firing" ? "now" : "at its end";
+  return [`when it fired → worst → ${end}`, threshold === null ? "" : [fired.value, worst, value].map((each) => number(each) || "unknown").join(" → ")];
+}
 
 // ---- why ----
 
@@ -92,7 +99,7 @@ function makeExplanation() {
   put(close, "Close");
   const [facts, over, later] = [makeFacts(), makeOver(), element("p", "quiet", "The picture ends at this step; what came later is on the agent's page.")];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
-  const [times, when, wait] = [element("p", "quiet"), named("h3", "why-moment"), named("p", "why-wait")];
+  const [times, runbook, when, wait] = [element("p", "quiet"), makeRunbook(), named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
   const picture = named("div", "why-picture");
   const frame = named("div", "why-frame", "scroll");
@@ -104,7 +111,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), over, times, summary, facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, element("p", "", runbook), facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -139,25 +146,29 @@ function makeExplanation() {
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
     over.render(alarm);
-    facts.render([...values(alarm), ["required", required(alarm.threshold)], ["worst while firing", worst(alarm)], ["step", String(alarm.seq)]]);
+    dialog.classList.toggle("firing", alarm.state === "firing");
+    runbook.render(alarm);
+    facts.render([...values(alarm), ["required", required(alarm.threshold)], course(alarm), ["step", String(alarm.seq)]]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
   });
 }
 
-// Of an alarm that is over, that there is nothing to do for it, and the state of its agent now, if the monitor knows it.
+// Of an alarm that is over, that there is nothing to do for it, and the state of its agent and when it was asked, if the
+// monitor knows it.
 function makeOver() {
-  const [page, word] = [element("a", "page"), element("span")];
-  const now = element("span", "", " ", page, " is ", word, " now.");
+  const [page, word, when] = [element("a", "page"), element("span"), element("span", "quiet")];
+  const now = element("span", "", " Now ", page, " is ", word, " ", when);
   const line = element("p", "", element("b", "", "This alarm is over: nothing to do for it."), now);
   line.id = "why-over";
   let shown = null;
-  const say = (agent, state) => {
+  const say = (agent, state, asked) => {
     now.hidden = !state;
     put(page, agent);
     page.href = agentPage(agent);
     put(word, state);
+    put(when, asked ? `(${moment(asked)})` : "");
     word.className = `word-${state}`;
   };
   return part(line, async ({ agent, state, id }) => {
@@ -165,14 +176,14 @@ function makeOver() {
     if (shown !== id) say(agent, "");
     shown = id;
     if (line.hidden) return;
-    let states = [];
+    let [states, asked] = [[], 0];
     try {
       const told = await (await ask(`api/agents/${encodeURIComponent(agent)}/history`)).json();
-      states = told.formulas.map((formula) => formula.state);
+      [states, asked] = [told.formulas.map((formula) => formula.state), told.now];
     } catch {
       // the monitor does not answer: the agent's state is unknown, and is not said
     }
-    if (shown === id) say(agent, STATES.find((each) => states.includes(each)) ?? "");
+    if (shown === id) say(agent, STATES.find((each) => states.includes(each)) ?? "", asked);
   });
 }
 

@@ -1,6 +1,6 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf,
+  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf,
   required, sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm } from "./alarm.js";
@@ -79,7 +79,7 @@ function wrongOnes({ rows, agents, rows_rejected: rowsRejected, agents_rejected:
 const ROWS = 12;
 const CARDS = 3;
 const LANES = 8;
-const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "last values", "step", "last message", "why", "says"];
+const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "from now", "last values", "step", "last message", "why", "says"];
 
 function makeRow() {
   const cells = {};
@@ -111,6 +111,7 @@ function makeRow() {
     put(value, figures(formula));
     put(band, widest(formula));
     put(cells.required, required(formula.threshold));
+    put(cells["from now"], fromNow(formula));
     trace.hidden = formula.last_minutes === null;
     if (!trace.hidden) trace.render({ formula, alarms, now });
     put(cells.step, formula.seq === null ? "" : String(formula.seq));

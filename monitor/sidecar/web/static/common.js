@@ -130,12 +130,14 @@ export function makeFold(list, button, most, about = () => "") {
 }
 
 // How many of the alarms of an agent's formula began in the last day, in words, or in a shorter time if all of them did, so
-// that one that comes and goes is seen; `more`: perhaps not all are known.
+// that one that comes and goes is seen, and the median length of those that are over; `more`: perhaps not all are known.
 export function repeatsOf(alarms, now, more) {
   const [day, hour, minutes] = [86_400, 3600, 300].map((seconds) => alarms.filter(({ began_unix: began }) => began > now - seconds).length);
   if (day < 2) return "";
   const within = minutes === day ? "5 minutes" : hour === day ? "hour" : "day";
-  return `${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}`;
+  const lengths = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to).map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
+  const typical = lengths.length ? `, median ${span(lengths[Math.floor(lengths.length / 2)])}` : "";
+  return `recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}${typical}`;
 }
 
 // Sentences, each a line of its own.
@@ -222,13 +224,18 @@ export function figures(formula) {
   return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
 }
 
-// The values as facts: at the moment that the formula looks back to, if it does, and from now on.
-export function values({ value, alternative, profile = [] }) {
-  const name = alternative ? `nominal vs ${alternative.name}` : "value";
-  const asked = figures({ value, alternative });
+// Both values from now on, which the sentence compares; empty if the formula does not look back.
+export function fromNow({ value, alternative, profile = [] }) {
   const now = alternative && profile.find(({ offset }) => offset === 0);
-  const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }) : asked;
-  return later === asked ? [[name, asked]] : [[`looking back: ${name}`, asked], [`from now: ${name}`, later]];
+  const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }) : "";
+  return later === figures({ value, alternative }) ? "" : later;
+}
+
+// The values as facts: at the moment that the formula looks back to, if it does, and from now on.
+export function values(formula) {
+  const name = formula.alternative ? `nominal vs ${formula.alternative.name}` : "value";
+  const [asked, later] = [figures(formula), fromNow(formula)];
+  return later ? [[`looking back: ${name}`, asked], [`from now: ${name}`, later]] : [[name, asked]];
 }
 
 // The states of a formula; those that need somebody come first.
@@ -267,6 +274,9 @@ export function moment(seconds) {
 export function ago(seconds, now) {
   return `${span(now - seconds)} ago`;
 }
+
+// The time between two moments as they are shown, without fractions of a second.
+export const length = (from, to) => Math.floor(to) - Math.floor(from);
 
 export function span(seconds) {
   const gone = Math.max(0, Math.round(seconds));
