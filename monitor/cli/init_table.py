@@ -262,7 +262,11 @@ def counted(request: InitRequest, staging: Path, given: Mapping[str, GivenPolicy
 
 
 def learned_table(request: InitRequest, table: CountedTable, label: str, staging: Path) -> TableBase:
-    """Write the model of the counts. Return its base, with the model without the held-out paths in `before`."""
+    """Write the model of the counts, and return its base.
+
+    `before` of the base is the model without the held-out paths; if the formulas are not measured on held-out paths
+    alone, it is the model of all paths.
+    """
     from monitor.authoring.learning.abstraction_scores import CandidateAbstraction  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import paths_of  # noqa: PLC0415 - likewise

@@ -203,7 +203,10 @@ def _check_change(change: InterventionRef, text: str, minds: Minds) -> None:
 
 
 def _check_memory(acted: Sequence[str], minds: Minds) -> None:
-    """Raise PathError if the choice or the memory of the policy that acted is unknown."""
+    """Raise PathError if a policy that acted is not configured.
+
+    Raise it also if several policies acted and one of them remembers, because its memory is then unknown.
+    """
     if UNKNOWN_POLICY in acted:
         raise PathError("a policy that is not configured acted, and what it reads is not known")
     readers = {minds.readers[name].content(): minds.readers[name] for name in ("nominal", *acted)}

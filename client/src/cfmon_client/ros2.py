@@ -32,7 +32,7 @@ class Topic:
 class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no types
     """Publishes a step at each message on the action's topic, with the newest state and inputs.
 
-    Actions that come before the first state, or the first inputs, are not published.
+    An action is published only after the first state and, if there are inputs, the first inputs have come.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.

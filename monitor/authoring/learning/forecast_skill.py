@@ -69,7 +69,8 @@ class ForecastSkill:
         base: the base rate.
         brier, base_brier: mean squared error of the forecasts, and of always forecasting the base rate.
         log_gain: fraction of the loss (negative log score) of the base rate that the forecasts remove.
-        end_gain: the same fraction for the rule that knows when episodes end; None if this rule does not apply.
+        end_gain: fraction of the loss of a second rule that the forecasts remove. This rule knows when episodes end,
+            but not how; None if it does not apply.
         classes: the reliability diagram.
         assumed: the forecasts that rest mostly on what was never recorded; None if there are none. They are assumptions
             and not forecasts, so no other number includes them.

@@ -179,7 +179,10 @@ class RowStructure:
         return [name for name in every if self._facts[name].distinct > 1]
 
     def _counts(self, name: str) -> bool:
-        """Return whether a column rises by 1 within episodes and, if no column has the episode, also restarts."""
+        """Return whether a column rises by 1 from row to row of an episode.
+
+        If no column names the episode, the column must also restart at least once.
+        """
         episode = self._roles.having("episode")
         if episode is not None and episode not in self._facts:
             return False

@@ -73,10 +73,10 @@ class RowFunction:
     def answers(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
         """Return the function's results on rows: actions [k], or scores or probabilities [k, A].
 
-        `model`: gives the actions. The function is called once for each different row, and not if a column that it
-        reads is missing. Rows on which it fails or does not return an action are also left out. Raises PolicyError if
-        these are more than the limit allows, if no row is left, or if the function returns different results for the
-        same row.
+        `model`: its actions, by number or name, are those that the function may return. The function is called once for
+        each different row, and not if a column that it reads is missing. Rows on which it fails or does not return an
+        action are also left out. Raises PolicyError if these are more than the limit allows, if no row is left, or if
+        the function returns different results for the same row.
         """
         names = self.columns or tuple(rows.columns)
         keys = list(zip(*(rows.columns[name] for name in names), strict=True))
