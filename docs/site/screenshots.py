@@ -105,10 +105,11 @@ def _shoot(page: Page, url: str, agents: dict[str, subprocess.Popen[str]]) -> No
     page.locator(CALM).wait_for()
     agents[SILENT].terminate()
     page.locator(INCIDENT).wait_for()
-    shown = agents[page.locator("#agents tr[data-state='firing'] a").first.inner_text()]
+    name = page.locator("#agents tr[data-state='firing'] a").first.inner_text()
+    shown = agents[name]
     shown.send_signal(signal.SIGSTOP)  # so that the alarm is not over before its picture is drawn
     _keep(page.screenshot(animations="disabled"), "page-overview")
-    page.locator("#firing > li").first.get_by_role("button", name="Why").click()
+    page.get_by_role("button", name=re.compile(f"Why does .* fire for {name}")).click()
     page.locator("#why-picture").wait_for()
     _keep(page.locator("#why").screenshot(animations="disabled"), "page-alarm")
     shown.send_signal(signal.SIGCONT)

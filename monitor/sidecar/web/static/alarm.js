@@ -48,18 +48,21 @@ export function makeAlarm() {
   });
 }
 
+// The link to the runbook; nothing is to be done for an alarm that is known to be over.
 function makeRunbook() {
   const link = element("a", "runbook", "What to do");
   link.target = "_blank";
   link.rel = "noreferrer";
-  return part(link, ({ runbook }) => {
-    link.hidden = !runbook;
+  return part(link, ({ runbook, state }) => {
+    link.hidden = !runbook || isOver(state);
     if (runbook) link.href = runbook;
   });
 }
 
 // The shape of an alarm's state: one that is over is fine only if the goal is met again.
 const SHAPES = { firing: "firing", resolved: "fine", ended: "unknown", removed: "unknown", unknown: "unknown" };
+
+const isOver = (state) => state !== "firing" && state !== "unknown";
 
 // An alarm that ended with its episode was not resolved: the goal may have been missed.
 const wordOf = ({ state }) => (state === "ended" ? "ENDED with the episode" : state.toUpperCase());
@@ -172,7 +175,7 @@ function makeOver() {
     word.className = `word-${state}`;
   };
   return part(line, async ({ agent, state, id }) => {
-    line.hidden = state === "firing" || state === "unknown";
+    line.hidden = !isOver(state);
     if (shown !== id) say(agent, "");
     shown = id;
     if (line.hidden) return;
