@@ -12,6 +12,7 @@ from monitor.errors import ConfigError, FormulaError, LimitError, ModelError, Po
 from monitor.logic import parse
 from monitor.sampled import NumberedSimulator, Sampler, Simulated, number_of
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal
+from tests.tiers import heavy
 
 SIZE = 10**12
 START = 987_654_321_012
@@ -101,6 +102,7 @@ TEXTS = [
 ]
 
 
+@heavy
 def test_a_world_of_a_million_million_states_agrees_with_the_computation_by_hand() -> None:
     line = Line()
     drawn = Sampler(Simulated(line, policies()), 4)
