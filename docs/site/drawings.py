@@ -33,11 +33,9 @@ WALKER: Final = MDP.from_transitions(
 WIDTH: Final = 760.0
 
 
-def world() -> str:
+def model() -> str:
     """Draw an MDP: states, actions, probabilities."""
-    canvas = Canvas(
-        WIDTH, "A world as a Markov decision process", "Four states, two actions, and the chance of each step."
-    )
+    canvas = Canvas(WIDTH, "A Markov decision process", "Four states, two actions, and the chance of each step.")
     at = {START: (110.0, 90.0), LEDGE: (340.0, 90.0), HOME: (570.0, 90.0), FALLEN: (340.0, 240.0)}
     for state, (x, y) in at.items():
         canvas.dot((x, y), 38, fill=PAPER, ink=INK, width=1.6)
@@ -262,7 +260,7 @@ def _arrow(
 
 
 DRAWINGS: Final[dict[str, Callable[[], str]]] = {
-    "world": world,
+    "model": model,
     "abduction": abduction,
     "path": path,
     "regret": regret,

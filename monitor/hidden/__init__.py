@@ -1,1 +1,1 @@
-"""Hidden states and policies with memory: exact values by the joint chain of the true and the counterfactual world."""
+"""Hidden states and policies with memory: exact values by the joint chain of the factual and counterfactual worlds."""

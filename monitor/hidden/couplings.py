@@ -1,4 +1,4 @@
-"""Cache of the counterfactual decisions and successor rows, given what happened in the true world.
+"""Cache of the counterfactual decisions and successor rows, given what happened in the factual world.
 
 A *place* is a hidden state with a memory, as one number: state * memories + memory. A latent step is one possible
 explanation of an observed pair. For a latent step and a counterfactual place there are *decisions*. A decision is an
@@ -66,7 +66,7 @@ class Couplings:
     """Decisions of one policy, with their rows, given latent steps on one model.
 
     Args:
-        model: the model of the true world.
+        model: the model of the factual world.
         dynamics: the model with the rows of the counterfactual world; may be `model` itself.
         policy: the policy in force.
         carries_on: whether this policy acted. If so, it takes the observed action if the counterfactual place is the

@@ -1,7 +1,7 @@
 """Carry the pair chain forward over one observed pair, for all start points at once.
 
 A *start point* is a pair of the window at which the intervention may begin; its offset is the number of later pairs. A
-*node* is a place of the true world together with a place of the counterfactual world. A *column* is an offset together
+*node* is a place of the factual world together with one of the counterfactual world. A *column* is an offset together
 with an obligation that may be pending there. The weight of a node in a column is the joint probability of the two
 places, the obligation and all observations since the start point, given the observations before the start point. Rules:
 

@@ -1,6 +1,6 @@
-"""The pair chain: the hidden true world together with the counterfactual world, under the same noise.
+"""The pair chain: the hidden factual world together with the counterfactual world, under the same noise.
 
-A *node* is a place of the true world together with a place of the counterfactual world. `monitor.hidden.forward`
+A *node* is a place of the factual world together with a place of the counterfactual world. `monitor.hidden.forward`
 carries the weights of nodes, by offset and pending obligation, forward along the observed pairs. No smoother is needed,
 because every weight includes the probability of all observations so far (docs/semantics.md, section 16.3).
 """

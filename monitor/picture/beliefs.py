@@ -1,6 +1,6 @@
 """Picture of an alarm with hidden states or policies with memory: shades are probabilities of states at each step.
 
-There is a panel for each compared world: the observed world, and the world under the alternative. Up to the last step
+There is a panel for each compared world: the factual world, and the world under the alternative. Up to the last step
 of the path, the shade is the probability given all observations so far. After it, the shade is the predicted
 probability.
 """
@@ -117,7 +117,7 @@ def _panels(
     changes: Sequence[InterventionRef],
     path: tuple[Sequence[ObservedPair], Sequence[Weights]],
 ) -> tuple[list[WorldPanel], int]:
-    """Return the observed world, beginning as early as space permits, and the world of each other intervention.
+    """Return the factual world, beginning as early as space permits, and the world of each other intervention.
 
     Also return the position at which the formula's horizon ends. It may be later than the last drawn step.
     """
@@ -194,7 +194,7 @@ def _heading(panel: WorldPanel, alarm: Explanation) -> str:
 def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: WorldPanel, rows: Sequence[int]) -> None:
     """Draw the probability of each state at each step of one world.
 
-    The observed world also has its observations and actions.
+    The factual world also has its observations and actions.
     """
     canvas, time_axis, labels = sheet.canvas, sheet.time_axis, labels_of(alarm, model)[:MOST_LABELS]
     observed = panel.change.kind == "nominal"

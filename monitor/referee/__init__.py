@@ -34,7 +34,7 @@ from monitor.referee.inputs import check_acted, check_models, checked_path, name
 from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Derivation
-from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
+from monitor.referee.world import MAIN, Frame, PathStep, Regime, Setting
 from monitor.types.specs import BandSettings, RequestedModel
 from monitor.types.stream_events import PathPairs
 from monitor.types.verdicts import Verdict
@@ -140,7 +140,7 @@ def _observed(pairs: list[tuple[int, int | None]], acted: Sequence[str], *, term
     """
     last = len(pairs) - 1
     steps = tuple(
-        Step(state, action, Moment(policy, MAIN, ended=terminated and place == last))
+        PathStep(state, action, Regime(policy, MAIN, ended=terminated and place == last))
         for place, ((state, action), policy) in enumerate(zip(pairs, acted, strict=True))
     )
-    return Frame(steps, (Moment("nominal", MAIN, ended=terminated),))
+    return Frame(steps, (Regime("nominal", MAIN, ended=terminated),))

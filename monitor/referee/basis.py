@@ -22,7 +22,7 @@ from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
 from monitor.referee.residual import Residual, collect, expand
 from monitor.referee.transition import row
-from monitor.referee.world import MAIN, Frame, Setting, World, intervene, position
+from monitor.referee.world import MAIN, CounterfactualWorld, Frame, Setting, intervene, position
 from monitor.types.verdicts import RestsOn
 
 LIMIT = 200_000
@@ -68,7 +68,7 @@ def is_counted(measure: Probability) -> bool:
 
 
 def _uses(
-    setting: Setting, world: World, nodes: dict[tuple[Residual, int], float]
+    setting: Setting, world: CounterfactualWorld, nodes: dict[tuple[Residual, int], float]
 ) -> Mapping[tuple[int, int], float] | None:
     """Return the expected number of uses of each pair; None if there are too many uses."""
     found: defaultdict[tuple[int, int], float] = defaultdict(float)
@@ -110,12 +110,12 @@ def _after(setting: Setting, residual: Residual, state: int) -> Residual:
     return expand(residual, truth)
 
 
-def _replayed(world: World, state: int, action: int) -> bool:
+def _replayed(world: CounterfactualWorld, state: int, action: int) -> bool:
     """Return whether a transition is the observed one."""
     if len(world.seen) < 2:
         return False
     step = world.seen[0]
-    return (state, action, world.now.model) == (step.state, step.action, step.moment.model)
+    return (state, action, world.now.model) == (step.state, step.action, step.regime.model)
 
 
 def _summed(model: MDP, uses: Mapping[tuple[int, int], float]) -> RestsOn | None:

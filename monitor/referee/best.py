@@ -31,7 +31,7 @@ from monitor.errors import LimitError
 from monitor.logic.syntax import NOMINAL, Const, Goal, InterventionRef, Label, Probability, Reward
 from monitor.referee.residual import TRUE, PathResidual, Residual, collect, expand
 from monitor.referee.transition import Aim, Row, mean, row
-from monitor.referee.world import Frame, Setting, World, intervene, position
+from monitor.referee.world import CounterfactualWorld, Frame, Setting, intervene, position
 from monitor.types.specs import CausalModel
 
 BEST_LIMIT = 2_000_000
@@ -65,11 +65,11 @@ class Track:
     no observations.
     """
 
-    worlds: tuple[World, ...]
+    worlds: tuple[CounterfactualWorld, ...]
     held: int
     prior: Track | None = None
 
-    def at(self, place: int) -> World:
+    def at(self, place: int) -> CounterfactualWorld:
         """Return the world without intervention at a position."""
         return self.worlds[min(place, len(self.worlds) - 1)]
 
@@ -171,7 +171,7 @@ class Deciding:
             worlds = [intervene(frame, 0, NOMINAL, None)]
             while worlds[-1].later() != worlds[-1]:
                 worlds.append(worlds[-1].later())
-            unseen = [World((), world.timeline) for world in worlds]
+            unseen = [CounterfactualWorld((), world.timeline) for world in worlds]
             same, held = all(world == unseen[0] for world in unseen), len(frame.steps)
             prior = Track(tuple(unseen[-1:]), 0) if same else Track(tuple(unseen), held)
             self._tracks[frame] = Track(tuple(worlds), held, prior)

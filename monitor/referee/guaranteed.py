@@ -25,7 +25,7 @@ from monitor.logic.syntax import Const, Goal, InterventionRef, Label, Probabilit
 from monitor.referee.intervals import Box, box_of, extreme, least_probability
 from monitor.referee.residual import FALSE, TRUE, Residual, collect, expand, labels, nested
 from monitor.referee.unroll import LIMIT
-from monitor.referee.world import MAIN, Frame, Moment, Setting, World, intervene, position
+from monitor.referee.world import MAIN, CounterfactualWorld, Frame, Regime, Setting, intervene, position
 from monitor.types.verdicts import Band
 
 BoxNode = tuple[Residual, int]
@@ -123,7 +123,7 @@ class Guaranteed:
         low, high = self._ahead(*root, known, model)
         return (low, high) if isinstance(measure, Reward) else (max(low, 0.0), min(high, 1.0))
 
-    def _branches(self, world: World, node: BoxNode) -> list[ActionBranch]:
+    def _branches(self, world: CounterfactualWorld, node: BoxNode) -> list[ActionBranch]:
         residual, state = node
         rewarded = isinstance(residual, Reward) and residual.low == 0
         after = collect(residual) if isinstance(residual, Reward) else expand(residual, self._truth_in(state))
@@ -142,16 +142,16 @@ class Guaranteed:
         known = self._setting.main.labels
         return lambda atom: isinstance(atom, Label) and bool(known[atom.name][state])
 
-    def _row(self, world: World, state: int, action: int) -> tuple[Box, float]:
+    def _row(self, world: CounterfactualWorld, state: int, action: int) -> tuple[Box, float]:
         """Return the box of the row at the current offset, and the least probability p* of the observed transition."""
         model = world.now.model
         if len(world.seen) < 2:
             return self._box(model, state, action), 1.0
         step, outcome = world.seen[0], world.seen[1].state
         assert step.action is not None
-        if (state, action, model) == (step.state, step.action, step.moment.model):
+        if (state, action, model) == (step.state, step.action, step.regime.model):
             return {outcome: (1.0, 1.0)}, 1.0
-        observed = self._box(step.moment.model, step.state, step.action)
+        observed = self._box(step.regime.model, step.state, step.action)
         return self._box(model, state, action), least_probability(observed, outcome)
 
     def _box(self, model: str, state: int, action: int) -> Box:
@@ -160,22 +160,22 @@ class Guaranteed:
             self._boxes[key] = box_of(self._setting.models[model], state, action, self.delta)
         return self._boxes[key]
 
-    def _rewards(self, moment: Moment, state: int, action: int, box: Box) -> dict[int, Band]:
+    def _rewards(self, regime: Regime, state: int, action: int, box: Box) -> dict[int, Band]:
         """Return the rewards of a step for each successor; a step into `elsewhere` may earn any reward."""
-        going, successors = replace(moment, ended=False), sorted(box)
+        going, successors = replace(regime, ended=False), sorted(box)
         paid = self._setting.rewards(going, state, action, np.array(successors)).tolist()
         rewards: dict[int, Band] = {k: (reward, reward) for k, reward in zip(successors, paid, strict=True)}
-        unknown = self._elsewhere(moment.model)
-        return {k: self._any_reward(moment.model) if k == unknown else band for k, band in rewards.items()}
+        unknown = self._elsewhere(regime.model)
+        return {k: self._any_reward(regime.model) if k == unknown else band for k, band in rewards.items()}
 
     def _any_reward(self, model: str) -> Band:
         """Return the least and the greatest reward of the transitions of a model, including 0."""
         if model not in self._extremes:
-            main, dynamics, moment = self._setting.main, self._setting.models[model], Moment(0, model, ended=False)
+            main, dynamics, regime = self._setting.main, self._setting.models[model], Regime(0, model, ended=False)
             earned = main.rewards.reshape(-1)
             if main.transition_rewards is not None:
                 pairs = product(range(main.states), range(main.actions))
-                earned = np.concatenate([self._setting.rewards(moment, *at, dynamics.row(*at)[0]) for at in pairs])
+                earned = np.concatenate([self._setting.rewards(regime, *at, dynamics.row(*at)[0]) for at in pairs])
             self._extremes[model] = min(0.0, float(earned.min())), max(0.0, float(earned.max()))
         return self._extremes[model]
 

@@ -27,7 +27,7 @@ from monitor.referee.hidden_values import HiddenUnroll
 from monitor.referee.inputs import check_acted, check_models, named_actions
 from monitor.referee.posterior import credible_bands
 from monitor.referee.verdict import Derivation
-from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
+from monitor.referee.world import MAIN, Frame, PathStep, Regime, Setting
 from monitor.types.specs import BandSettings
 from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
 from monitor.types.verdicts import (
@@ -268,9 +268,9 @@ def _belief(given: object, minds: Minds) -> dict[Place, float]:
 def _frame(pairs: Sequence[ObservedPair], acted: Sequence[str]) -> Frame:
     """Return the frame of the path. It has no states, because states are in the places of `hidden_path`."""
     steps = tuple(
-        Step(0, action, Moment(policy, MAIN, ended=False)) for (_, action), policy in zip(pairs, acted, strict=True)
+        PathStep(0, action, Regime(policy, MAIN, ended=False)) for (_, action), policy in zip(pairs, acted, strict=True)
     )
-    return Frame(steps, (Moment("nominal", MAIN, ended=False),))
+    return Frame(steps, (Regime("nominal", MAIN, ended=False),))
 
 
 def _likeliest(now: Mapping[int, float]) -> dict[int, float]:

@@ -34,7 +34,7 @@ from monitor.referee.hidden_path import Happening, HiddenPath, Place
 from monitor.referee.residual import TRUE, Residual, collect, expand
 from monitor.referee.row import counterfactual
 from monitor.referee.transition import Aim
-from monitor.referee.world import MAIN, Frame, World, intervene, position
+from monitor.referee.world import MAIN, CounterfactualWorld, Frame, intervene, position
 
 LIMIT = 500_000
 """Largest number of nodes and edges of one query."""
@@ -62,7 +62,7 @@ class Node(NamedTuple):
 class Present(NamedTuple):
     """An offset of a world: the world from there on, the index of the pair, and the policy whose memory is kept."""
 
-    world: World
+    world: CounterfactualWorld
     k: int
     carried: Reader
 

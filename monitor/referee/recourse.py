@@ -71,7 +71,7 @@ class Examiner:
         measure, test = formula.goal.measure, formula.goal.test
         assert test is not None
         steps = frame.steps[position(formula.world.offset, len(frame.steps))[1] :]
-        if unknown := sum(step.moment.policy == UNKNOWN_POLICY for step in steps):
+        if unknown := sum(step.regime.policy == UNKNOWN_POLICY for step in steps):
             return Recourse(reason=UNKNOWN.format(unknown))
         if isinstance(measure, Probability) and any(nested_goals(measure.path)):
             return Recourse(reason=NESTED)

@@ -15,7 +15,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.referee.row import counterfactual, extreme_mean, limits
-from monitor.referee.world import Setting, World, looked_up
+from monitor.referee.world import CounterfactualWorld, Setting, looked_up
 from monitor.types.specs import CausalModel
 
 Aim = Literal["value", "least", "most"]
@@ -32,7 +32,7 @@ class Row:
     rewards: Floats
 
 
-def row(setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel) -> Row:
+def row(setting: Setting, world: CounterfactualWorld, at: tuple[int, int], causal_model: CausalModel) -> Row:
     """Return the row of the pair `at` (state, action) at the current offset of a world; with bounds unless `gumbel`."""
     successors, probabilities = setting.row(world.now, *at)
     highest: Floats | None = None
@@ -45,17 +45,17 @@ def row(setting: Setting, world: World, at: tuple[int, int], causal_model: Causa
 
 
 def _posterior(
-    setting: Setting, world: World, at: tuple[int, int], causal_model: CausalModel
+    setting: Setting, world: CounterfactualWorld, at: tuple[int, int], causal_model: CausalModel
 ) -> tuple[Ints, Floats, Floats | None]:
     """Return successors, probabilities (or lower bounds) and upper bounds, given the transition observed now."""
     step, outcome = world.seen[0], world.seen[1].state
     assert step.action is not None
-    observed, asked = setting.row(step.moment, step.state, step.action), setting.row(world.now, *at)
+    observed, asked = setting.row(step.regime, step.state, step.action), setting.row(world.now, *at)
     both = np.union1d(observed[0], asked[0])
     p, q, i = looked_up(*observed, both), looked_up(*asked, both), int(np.searchsorted(both, outcome))
     if causal_model == "gumbel":
         return both, counterfactual(p, q, i), None
-    if (at, world.now.model) == ((step.state, step.action), step.moment.model):
+    if (at, world.now.model) == ((step.state, step.action), step.regime.model):
         return both, np.eye(1, len(both), i)[0], None
     assert causal_model != "world", "a table is evaluated"
     return both, *limits(p, q, i, causal_model)

@@ -30,13 +30,13 @@ from monitor.logic.syntax import Const, Goal, InterventionRef, Label, Probabilit
 from monitor.referee.best import Deciding, First
 from monitor.referee.residual import TRUE, Residual, collect, expand, looks_back, nested, present, window
 from monitor.referee.transition import Aim, Row, mean, mixed, row
-from monitor.referee.world import Frame, Setting, Step, World, intervene, position
+from monitor.referee.world import CounterfactualWorld, Frame, PathStep, Setting, intervene, position
 from monitor.types.specs import CausalModel
 
 LIMIT = 200_000
 """Largest number of rows of one query: one for each node and action, or for each node if the action does not matter."""
 
-Obligation = tuple[Residual, tuple[Step, ...]]
+Obligation = tuple[Residual, tuple[PathStep, ...]]
 """Residual of the formula, and the part of the path before the current state that the residual needs."""
 Choices = list[tuple[int, float]]
 """Actions and their probabilities."""
@@ -74,7 +74,7 @@ class Unroll:
 
     def __init__(self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel) -> None:
         self._setting, self._actions, self._causal_model = setting, actions, causal_model
-        self._values: dict[tuple[Aim, World, Obligation], dict[int, float]] = {}
+        self._values: dict[tuple[Aim, CounterfactualWorld, Obligation], dict[int, float]] = {}
         self._truths: dict[tuple[object, ...], bool | None] = {}
         self._plain: dict[tuple[object, ...], Row] = {}
         self._deciding = Deciding(setting, causal_model)
@@ -113,7 +113,9 @@ class Unroll:
             known = {part: _vectors(self._table(aim, at, part), sorted(nodes)) for part, nodes in layer.items()}
         return self._table(aim, world, obligation)[state]
 
-    def _layers(self, aim: Aim, world: World, obligation: Obligation, state: int) -> Iterator[tuple[World, Layer]]:
+    def _layers(
+        self, aim: Aim, world: CounterfactualWorld, obligation: Obligation, state: int
+    ) -> Iterator[tuple[CounterfactualWorld, Layer]]:
         """Yield the nodes, offset by offset. Successors of a node with a known value are skipped."""
         wanted: dict[Obligation, set[int]] = {obligation: {state}}
         while wanted:
@@ -126,18 +128,18 @@ class Unroll:
             yield world, layer
             wanted, world = _successors(layer), world.later()
 
-    def _table(self, aim: Aim, world: World, obligation: Obligation) -> dict[int, float]:
+    def _table(self, aim: Aim, world: CounterfactualWorld, obligation: Obligation) -> dict[int, float]:
         """Return the known values by state. If all causal models agree, all aims share one table."""
         free = len(world.seen) > 1 or looks_back(obligation[0])
         return self._values.setdefault((aim if free else "value", world, obligation), {})
 
-    def _branches(self, aim: Aim, world: World, obligation: Obligation, state: int) -> Iterator[Branch]:
+    def _branches(self, aim: Aim, world: CounterfactualWorld, obligation: Obligation, state: int) -> Iterator[Branch]:
         """Yield the branches of a node. Actions with the same single next obligation share one branch."""
         residual, _ = obligation
         choices = self._setting.actions(world, state)
         if nested(residual):
             for choice in choices:
-                options = self._options(aim, world, obligation, Step(state, choice[0], world.now))
+                options = self._options(aim, world, obligation, PathStep(state, choice[0], world.now))
                 yield self._branch(aim, world, state, [choice], options)
             return
         after = (
@@ -153,7 +155,7 @@ class Unroll:
     def _branch(
         self,
         aim: Aim,
-        world: World,
+        world: CounterfactualWorld,
         state: int,
         choices: Choices,
         options: tuple[Obligation, ...],
@@ -167,7 +169,7 @@ class Unroll:
             return Branch(weight, None, options, earns)
         return Branch(weight, self._row(aim, world, state, choices), options, earns)
 
-    def _row(self, aim: Aim, world: World, state: int, choices: Choices) -> Row:
+    def _row(self, aim: Aim, world: CounterfactualWorld, state: int, choices: Choices) -> Row:
         """Return the row of one action, or the mixture of several actions' rows. Rows with prior noise are cached."""
         key = (world.now, state, tuple(choices)) if len(world.seen) < 2 else None
         if key in self._plain:
@@ -193,7 +195,9 @@ class Unroll:
         assert isinstance(atom, Label)
         return bool(self._setting.main.labels[atom.name][state])
 
-    def _options(self, aim: Aim, world: World, obligation: Obligation, step: Step) -> tuple[Obligation, ...]:
+    def _options(
+        self, aim: Aim, world: CounterfactualWorld, obligation: Obligation, step: PathStep
+    ) -> tuple[Obligation, ...]:
         """Return the possible next obligations; more than one if a nested goal is undecided."""
         residual, path = obligation[0], (*obligation[1], step)
         assert not isinstance(residual, Reward)
@@ -214,7 +218,7 @@ class Unroll:
             found.add((after, _needed(after, path)))
         return tuple(found)
 
-    def _decided(self, aim: Aim, world: World, goal: Goal, path: tuple[Step, ...]) -> bool | None:
+    def _decided(self, aim: Aim, world: CounterfactualWorld, goal: Goal, path: tuple[PathStep, ...]) -> bool | None:
         """Return the truth of a nested goal after `path`; None if it depends on the causal model."""
         aims: tuple[Aim, ...] = ("least", "most") if aim != "value" and looks_back(goal) else ("value",)
         frame = Frame((*_needed(goal, path[:-1]), path[-1]), world.future)
@@ -226,7 +230,7 @@ class Unroll:
         return self._truths[key]
 
 
-def _needed(residual: Residual, path: tuple[Step, ...]) -> tuple[Step, ...]:
+def _needed(residual: Residual, path: tuple[PathStep, ...]) -> tuple[PathStep, ...]:
     """Return the part of the path to which goals in `residual` may still look back."""
     steps = window(residual)
     return path if steps is None else path[max(0, len(path) - steps) :]

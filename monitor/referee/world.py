@@ -1,11 +1,11 @@
 """Worlds after an intervention: the policy and model in force at each time.
 
-1. A `Moment` is the policy and the model in force at one time, and whether the episode has ended. A `Timeline` has the
-   moments from some time on.
-2. A `Frame` is the path so far (each step with its moment) and the timeline after it. For a goal that is not nested,
+1. A `Regime` is the policy and the model in force at one time, and whether the episode has ended. A `Timeline` has the
+   regimes from some time on.
+2. A `Frame` is the path so far (each step with its regime) and the timeline after it. For a goal that is not nested,
    the path is the observed one. For a nested goal, the path is that of the outer world up to the current state.
-3. An intervention in a frame makes a `World`. This world has the timeline from the intervention's offset on, with the
-   intervention in force, and the steps that were observed from this offset on.
+3. An intervention in a frame makes a `CounterfactualWorld`. This world has the timeline from the intervention's offset
+   on, with the intervention in force, and the steps that were observed from this offset on.
 4. At observed steps, action and successor follow the posterior noise. The last observed action is known, but not its
    outcome. After the last observed action, noise is prior. Action noise and transition noise are independent.
 5. If no other policy is in force, the observed action is taken in the observed state, even if the policy would not take
@@ -38,7 +38,7 @@ LONGEST_TAKEOVER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Regime:
     """Policy and model in force at one time. `policy`: a name, or the action that is always taken."""
 
     policy: str | int
@@ -46,42 +46,42 @@ class Moment:
     ended: bool
 
 
-Timeline = tuple[Moment, ...]
-"""One moment for each step. The last moment stays in force, and differs from the previous one."""
+Timeline = tuple[Regime, ...]
+"""One regime for each step. The last regime stays in force, and differs from the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One pair of a path and its moment. `action`: None if not yet taken."""
+class PathStep:
+    """One pair of a path and its regime. `action`: None if not yet taken."""
 
     state: int
     action: int | None
-    moment: Moment
+    regime: Regime
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A path, oldest step first, and the timeline after its last step."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     future: Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class CounterfactualWorld:
     """Timeline from the current offset on, and the steps observed from this offset on.
 
     `seen`: the observed steps. `changed`: number of observed steps at which the policy in force differs from the policy
     that acted.
     """
 
-    seen: tuple[Step, ...]
+    seen: tuple[PathStep, ...]
     timeline: Timeline
     changed: int = 0
 
     @property
-    def now(self) -> Moment:
-        """The current moment."""
+    def now(self) -> Regime:
+        """The current regime."""
         return self.timeline[0]
 
     @property
@@ -89,19 +89,19 @@ class World:
         """The timeline from the next offset on."""
         return self.timeline[1:] or self.timeline
 
-    def later(self) -> World:
+    def later(self) -> CounterfactualWorld:
         """Return the world at the next offset."""
         return _world(self.seen[1:], self.future, self.changed - 1)
 
 
-def _world(seen: tuple[Step, ...], timeline: Timeline, changed: int) -> World:
+def _world(seen: tuple[PathStep, ...], timeline: Timeline, changed: int) -> CounterfactualWorld:
     """Return a world without irrelevant parts, so that worlds with the same future are equal."""
     if not seen or (len(seen) == 1 and seen[0].action is None):
-        return World((), timeline)
-    return World(seen, timeline, min(max(changed, 0), len(seen)))
+        return CounterfactualWorld((), timeline)
+    return CounterfactualWorld(seen, timeline, min(max(changed, 0), len(seen)))
 
 
-def intervene(frame: Frame, start: int, change: InterventionRef, action: int | None) -> World:
+def intervene(frame: Frame, start: int, change: InterventionRef, action: int | None) -> CounterfactualWorld:
     """Return the world after `change` at step `start` of a frame. `action`: the index of the action in `do(..)`.
 
     Raises:
@@ -110,18 +110,18 @@ def intervene(frame: Frame, start: int, change: InterventionRef, action: int | N
     if change.steps is not None and change.steps > LONGEST_TAKEOVER:
         raise LimitError(f"the referee supports takeovers of at most {LONGEST_TAKEOVER:,} steps, not {change.steps:,}")
     seen = frame.steps[start:]
-    moments = [*(step.moment for step in seen), *frame.future]
-    lasts = 0 if change.kind == "nominal" else len(moments) if change.steps is None else change.steps
+    regimes = [*(step.regime for step in seen), *frame.future]
+    lasts = 0 if change.kind == "nominal" else len(regimes) if change.steps is None else change.steps
     if change.steps is not None:
-        moments += moments[-1:] * max(0, lasts + 1 - len(moments))
+        regimes += regimes[-1:] * max(0, lasts + 1 - len(regimes))
     if change.kind == "model":
-        forced = [replace(moment, model=change.name) for moment in moments[:lasts]]
+        forced = [replace(regime, model=change.name) for regime in regimes[:lasts]]
     else:
-        forced = [replace(moment, policy=change.name if action is None else action) for moment in moments[:lasts]]
-    moments = forced + moments[lasts:]
-    while len(moments) > 1 and moments[-1] == moments[-2]:
-        moments.pop()
-    return _world(seen, tuple(moments), 0 if change.kind == "model" else lasts)
+        forced = [replace(regime, policy=change.name if action is None else action) for regime in regimes[:lasts]]
+    regimes = forced + regimes[lasts:]
+    while len(regimes) > 1 and regimes[-1] == regimes[-2]:
+        regimes.pop()
+    return _world(seen, tuple(regimes), 0 if change.kind == "model" else lasts)
 
 
 def position(offset: int, length: int) -> tuple[int, int]:
@@ -143,7 +143,7 @@ class Setting:
         """The model in which the path was observed."""
         return self.models[MAIN]
 
-    def actions(self, world: World, state: int) -> list[tuple[int, float]]:
+    def actions(self, world: CounterfactualWorld, state: int) -> list[tuple[int, float]]:
         """Return the actions that may be taken in `state` at the current offset of a world, with probabilities."""
         step = world.seen[0] if world.seen else None
         if step is None or step.action is None:
@@ -153,7 +153,7 @@ class Setting:
         else:
             distribution = self._choice(world.now.policy, state)
             if distribution.max() < 1:  # a certain action does not depend on noise
-                observed = self._choice(step.moment.policy, step.state)
+                observed = self._choice(step.regime.policy, step.state)
                 if 0 < observed[step.action] < 1:  # otherwise the action gives no information
                     distribution = counterfactual(observed, distribution, step.action)
         return [(int(action), float(distribution[action])) for action in np.flatnonzero(distribution)]
@@ -167,15 +167,15 @@ class Setting:
         always: Floats = np.eye(1, self.main.actions, policy)[0]
         return always
 
-    def row(self, moment: Moment, state: int, action: int) -> tuple[Ints, Floats]:
+    def row(self, regime: Regime, state: int, action: int) -> tuple[Ints, Floats]:
         """Return successors and probabilities [K] with prior noise."""
-        if moment.ended and state == self.end:
+        if regime.ended and state == self.end:
             return np.array([state]), np.ones(1)
-        return self.models[moment.model].row(state, action)
+        return self.models[regime.model].row(state, action)
 
-    def rewards(self, moment: Moment, state: int, action: int, successors: Ints) -> Floats:
+    def rewards(self, regime: Regime, state: int, action: int, successors: Ints) -> Floats:
         """Return the main model's reward [K] of moving to each successor, also for a row of another model."""
-        if moment.ended and state == self.end:
+        if regime.ended and state == self.end:
             return np.zeros(len(successors))
         rewards = np.full(len(successors), self.main.rewards[state, action])
         extra = self.main.transition_rewards

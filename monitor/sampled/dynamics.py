@@ -96,7 +96,7 @@ class RowDynamics:
 
     Args:
         rows: the rows of the world in which particles move.
-        observed: the rows of the observed world; None if they are the same.
+        observed: the rows of the factual world; None if they are the same.
     """
 
     def __init__(self, rows: RowSource, observed: RowSource | None = None) -> None:
@@ -162,7 +162,7 @@ class WorldDynamics:
 
     Args:
         world: the world in which particles move.
-        observed: the dynamics of the observed world; None if they are the same.
+        observed: the dynamics of the factual world; None if they are the same.
     """
 
     def __init__(self, world: CheckedWorld, observed: WorldDynamics | None = None) -> None:

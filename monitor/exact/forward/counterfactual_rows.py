@@ -36,7 +36,7 @@ NO_END = 1 << 62
 class Dynamics:
     """The policies in force and the rows of the model, up to the last observed pair.
 
-    `counterfactual_row_*`, `observed_row_*`: the rows of the counterfactual and of the observed world, both CSR;
+    `counterfactual_row_*`, `observed_row_*`: the rows of the counterfactual and of the factual world, both CSR;
     `same_model`: whether both worlds have the same rows. `rewards` [S, A] and `transition_rewards` [N] (or empty): the
     reward of the counterfactual world, and the part of the reward that depends on the successor.
 

@@ -44,7 +44,7 @@ class IntervalProblem:
     """A measure under a law, over a confidence set of rows.
 
     `dynamics`: the policies in force; the rows in it are not used. `target`, `observed`: bounds of the rows of the
-    counterfactual and of the observed world. `extremes` [2]: least and greatest reward of a transition. `ranges`,
+    counterfactual and of the factual world. `extremes` [2]: least and greatest reward of a transition. `ranges`,
     `transitions`, `label_of`: the unrolled automaton, see `TransitionTable`. `alive` [offsets, columns]: whether an
     obligation may remain. `elsewhere`: the state about which nothing is known, -1 if there is none. `unknown` [offsets,
     columns, 2]: the least and the greatest value of the obligation in this state.
