@@ -72,7 +72,7 @@ def observed_actions(states: int, actions: Ints, available: int) -> Floats:
 
 
 def policy_choices(nominal: Floats, states: Ints, actions: Ints) -> Floats:
-    """Return unchanged decisions as in docs/semantics.md, section 7, [T, S, A].
+    """Return unchanged decisions as in docs/semantics/formulas.md, section 7, [T, S, A].
 
     The observed action in the state really visited, elsewhere the choice of the policy `nominal` [T, S, A], given the
     action that its noise produced at this step.

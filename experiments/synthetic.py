@@ -131,7 +131,8 @@ def counterfactual_rows(rows: Floats, states: Ints, actions: Ints) -> Floats:
 def drawn_rows(rows: Floats, states: Ints, actions: Ints, rng: np.random.Generator) -> Floats:
     """Return the same distributions, estimated from DRAWS noises for each step. `rows` must be positive.
 
-    docs/semantics.md, section 4: times E of the competing exponential clocks, posterior; the smallest E / q wins.
+    docs/semantics/worlds.md, section 4: times E of the competing exponential clocks, posterior; the smallest E / q
+    wins.
     """
     result = np.zeros((len(states), *rows.shape))
     with np.errstate(divide="ignore"):

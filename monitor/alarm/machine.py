@@ -16,7 +16,7 @@ The outcome of unrecorded pairs is unknown, and unknown is never good. If unreco
 formula is assessed as if its answer were bad, and `regret` as if the agent missed its goal. But an unknown alternative
 fires no alarm: `regret` is then `missed`, and an effect is neutral.
 
-Definitions: docs/semantics.md, sections 10.1 and 10.2.
+Definitions: docs/semantics/streams.md, sections 10.1 and 10.2.
 
 Two more events close an alarm: `ended` (the episode is over) and `removed` (the formula was removed). Blindness changes
 no state by itself (`set_blind`). If blindness prevents verdicts, the alarm keeps its state. Marked verdicts advance the

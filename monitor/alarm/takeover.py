@@ -1,7 +1,7 @@
 """How a takeover is judged: by which formula, with which outcomes, and in which words.
 
 The formula is a conjunction of two goals, both from the takeover's first step on. The first is the goal on the actual
-path. The second is the goal under the deployed policy (docs/semantics.md, section 8.5).
+path. The second is the goal under the deployed policy (docs/semantics/regret.md, section 8.5).
 """
 
 from __future__ import annotations

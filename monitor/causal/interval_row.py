@@ -1,7 +1,8 @@
 """Extreme means over rows that are known only up to a confidence set, given an observed transition.
 
 Row p led to the outcome i. Only bounds of each entry of p and of the target row q are known. Nothing is known about the
-causal mechanism that couples the two rows. The possible conditional rows are exactly (docs/semantics.md, section 13.3)
+causal mechanism that couples the two rows. The possible conditional rows are exactly (docs/semantics/learned-models.md,
+section 13.3)
 
     { x : sum x = 1, p* x_k <= u_k, sum_k max(l_k, p* x_k) <= 1 },
 

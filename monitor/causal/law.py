@@ -1,7 +1,7 @@
 """A law gives the policy and the transition rows in force at each offset, before any observation is used.
 
-Interventions turn one law into another (Kazemi & Paoletti, Section 3.2; docs/semantics.md, section 2.2, adds takeovers
-and changed dynamics). Laws do not depend on an observed path; `monitor.causal.world` combines the two.
+Interventions turn one law into another (Kazemi & Paoletti, Section 3.2; docs/semantics/worlds.md, section 2.2, adds
+takeovers and changed dynamics). Laws do not depend on an observed path; `monitor.causal.world` combines the two.
 """
 
 from __future__ import annotations

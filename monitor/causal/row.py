@@ -2,7 +2,7 @@
 
 This is abduction and prediction of one step in closed form: the noise is integrated out, never represented. Suppose
 that row p led to i, and let D(u) = sum_j max(p_j, u q_j). Then row q leads to i and to another state k with the
-probabilities (docs/semantics.md, section 3.1)
+probabilities (docs/semantics/worlds.md, section 3.1)
 
     P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
@@ -79,7 +79,7 @@ def conditional_choices(observed: Floats, action: int, target: Floats) -> Floats
     """Return the distribution [A] of the action that `target` takes with the noise with which `observed` took `action`.
 
     `observed`, `target`: distributions [A] of actions under two policies. An action of probability 0 or 1 under
-    `observed` says nothing about the noise, so the result is then `target` (docs/semantics.md, section 7).
+    `observed` says nothing about the noise, so the result is then `target` (docs/semantics/formulas.md, section 7).
     """
     result = np.empty(len(target))
     choose(observed, action, target, result, row_memory(len(target)))

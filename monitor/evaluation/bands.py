@@ -1,8 +1,8 @@
 """Bands of a verdict on a learned model: the uncertainty of the answer, and the pairs whose visits would reduce it.
 
 The verdict of the exact engine has its value, and its bounds and guaranteed band if they were requested. This module
-adds the credible band (`credible.py`) and the recorded support (`monitor.exact.row_uses`). See docs/semantics.md,
-section 13.
+adds the credible band (`credible.py`) and the recorded support (`monitor.exact.row_uses`). See
+docs/semantics/learned-models.md, section 13.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Recorded support of a value on a learned model: the recordings that it rests on (`RestsOn`).
 
-Definitions: docs/semantics.md, section 13.6.
+Definitions: docs/semantics/learned-models.md, section 13.6.
 """
 
 from __future__ import annotations

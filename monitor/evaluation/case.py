@@ -86,7 +86,7 @@ class Case:
         )
 
     def regret(self, formula: Regret) -> Verdict:
-        """Return the verdict of `regret` (docs/semantics.md, section 8).
+        """Return the verdict of `regret` (docs/semantics/regret.md, section 8).
 
         The tested hypothesis is that there is nothing to regret: `nominal meets the goal or the alternative does not`.
         So alpha is the probability of a false *regret*. The bounds of the effect come from two intervals, so they fail

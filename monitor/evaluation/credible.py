@@ -3,7 +3,7 @@
 A drawn model (`posterior.py`) has the states of the learned model, so policies and automata fit the drawn model, and
 every answer on a drawn model is exact. Outcomes that were never observed lead to a state of which nothing is known, so
 each draw has a low and a high value. All models are drawn once and shared by all formulas and agents
-(docs/semantics.md, section 13.5).
+(docs/semantics/learned-models.md, section 13.5).
 """
 
 from __future__ import annotations

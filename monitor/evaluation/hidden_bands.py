@@ -1,7 +1,7 @@
 """A learned model with hidden states, or with policies that remember, whose values are computed on drawn models.
 
 Transitions and emissions are drawn together. So each draw has its own belief, which follows from the pairs since the
-start of the episode (docs/semantics.md, section 16.9).
+start of the episode (docs/semantics/hidden.md, section 16.9).
 """
 
 from __future__ import annotations

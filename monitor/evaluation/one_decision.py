@@ -1,8 +1,8 @@
 """Find out whether one changed decision would have met a missed goal, in worlds without a table of values.
 
 Each decision from the formula's offset on is changed alone, to each other action; all other decisions are unchanged. So
-only `changes` of one decision are examined (docs/semantics.md, section 14.3), not two together, nor the best of all
-decisions.
+only `changes` of one decision are examined (docs/semantics/decisions.md, section 14.3), not two together, nor the best
+of all decisions.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ the model's row as their mean, and `elsewhere`, which stands for all other succe
 from how often rows with as many records discovered a new successor; for this, the draws of all rows are pooled by their
 number within their row. So a row drawn three times gives much probability to unseen successors if rows have many
 successors, and next to nothing if no row ever showed a second successor. Nothing is known about the state `elsewhere`,
-so each draw is two models, of the worst and of the best case (`monitor.exact.sides`). See docs/semantics.md, section
-13.5.
+so each draw is two models, of the worst and of the best case (`monitor.exact.sides`). See
+docs/semantics/learned-models.md, section 13.5.
 
 Learned emissions are drawn in the same way. The observations are known, so what a state shows beyond its recorded
-observations is one of the others: there is no `elsewhere` among observations (docs/semantics.md, section 16.9).
+observations is one of the others: there is no `elsewhere` among observations (docs/semantics/hidden.md, section 16.9).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statistical procedures, by quantity (docs/semantics.md, section 9).
+"""Statistical procedures, by quantity (docs/semantics/streams.md, section 9).
 
 Source: Kazemi & Paoletti, Appendix "Decision procedures".
 

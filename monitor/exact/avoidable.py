@@ -1,4 +1,4 @@
-"""Recourse: could other decisions have met a missed goal of `regret`? (docs/semantics.md, section 14.3).
+"""Recourse: could other decisions have met a missed goal of `regret`? (docs/semantics/decisions.md, section 14.3).
 
 The answer is about all decisions from the intervention on. It does not depend on the alternative that the formula
 names. One backward pass over the observed path computes the values (`monitor.exact.best`).

@@ -1,8 +1,8 @@
 """Values of measures in counterfactual worlds, and the cache shared by all queries on one model.
 
 Queries share laws, automata, value tables, counterfactual rows and compiled evaluators. The paper estimates values from
-samples; this module computes them exactly (docs/semantics.md, section 6.1). Source: Kazemi & Paoletti, Section 3.2
-(semantics of PCFTL).
+samples; this module computes them exactly (docs/semantics/formulas.md, section 6.1). Source: Kazemi & Paoletti, Section
+3.2 (semantics of PCFTL).
 """
 
 from __future__ import annotations
@@ -419,7 +419,7 @@ class Evaluators:
         """Return the law without an intervention: first the policies that acted, then the deployed policy.
 
         `end`: the state in which the episode has terminated, which is absorbing from offset `until` on. `acted`: names
-        of the policies that acted at offsets 0, 1, ...; the deployed policy acts after these (docs/semantics.md,
+        of the policies that acted at offsets 0, 1, ...; the deployed policy acts after these (docs/semantics/worlds.md,
         section 2.5). The deployed policy also replaces UNKNOWN_POLICY, for values that do not depend on the unknown
         policy.
         """
@@ -612,7 +612,7 @@ def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[Ints, Ints]:
 
 
 def _same_space(model: MDP, other: MDP, name: str) -> MDP:
-    """Return other dynamics with the labels and rewards of the main model (docs/semantics.md, section 2.2)."""
+    """Return other dynamics with the labels and rewards of the main model (docs/semantics/worlds.md, section 2.2)."""
     if (other.states, other.actions) != (model.states, model.actions):
         problem = f"model {name!r} has {other.states} states and {other.actions} actions"
         raise ConfigError(f"{problem}; it must have the {model.states} and {model.actions} of the main model")

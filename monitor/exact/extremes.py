@@ -1,7 +1,7 @@
 """Extremes: the lowest and the highest value that is possible, if a value depends on what was never recorded.
 
 Each extreme is an exact value on a variant of the model with other labels and rewards where these are unknown
-(docs/semantics.md, section 13.9).
+(docs/semantics/learned-models.md, section 13.9).
 """
 
 from __future__ import annotations

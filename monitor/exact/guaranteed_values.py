@@ -1,8 +1,8 @@
 """Guaranteed values: bounds over every causal model and every row of a learned model's confidence set.
 
-They are computed by backward induction over offsets (docs/semantics.md, section 13.4). Beyond the observed path the
-induction is the same for all paths, so it is done once. Then the induction continues backward along the path, over the
-states that are reached in some causal model with some rows of the set.
+They are computed by backward induction over offsets (docs/semantics/learned-models.md, section 13.4). Beyond the
+observed path the induction is the same for all paths, so it is done once. Then the induction continues backward along
+the path, over the states that are reached in some causal model with some rows of the set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Exact values of nested goals that look back along the counterfactual path.
 
 An inner `@t`, t != 0, depends on the path from the outer intervention state to the current state. Offset, state and
-action do not determine this path (docs/semantics.md, section 5.6). So each state of the chain here (a *cell*) includes
-the last pairs of the path. Values are computed backward over the reachable cells.
+action do not determine this path (docs/semantics/formulas.md, section 5.6). So each state of the chain here (a *cell*)
+includes the last pairs of the path. Values are computed backward over the reachable cells.
 """
 
 from __future__ import annotations

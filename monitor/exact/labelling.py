@@ -60,7 +60,7 @@ class Labelling:
     """Label sets of (state, action) pairs at an offset, under one law.
 
     A label depends on the state alone. A nested quantity also depends on the offset (through the law) and on the action
-    just taken (docs/semantics.md, section 5.6).
+    just taken (docs/semantics/formulas.md, section 5.6).
 
     Args:
         state_labels: the label sets of states.
@@ -119,7 +119,8 @@ class ValueFunction(Protocol):
 class NestedGoal:
     """Truth of a goal nested in a path formula. The outer law stays in force, and nothing is observed about the noise.
 
-    Inner `nominal` means "carry on as now": the action just taken, then the outer law (docs/semantics.md, section 5.6).
+    Inner `nominal` means "carry on as now": the action just taken, then the outer law (docs/semantics/formulas.md,
+    section 5.6).
 
     Args:
         goal: a goal with a test.
@@ -151,7 +152,10 @@ class NestedGoal:
 
     @staticmethod
     def _mean(before: Law, table: PolicyTable, function: ValueFunction, state: int, action: int) -> float:
-        """Return the mean value over the table's action, given the action just taken (docs/semantics.md, section 7)."""
+        """Return the mean value over the table's action, given the action just taken.
+
+        See docs/semantics/formulas.md, section 7.
+        """
         count = before.future.actions
         prior = before.table(0).distribution(state, count)
         weights = conditional_choices(prior, action, table.distribution(state, count))

@@ -2,7 +2,7 @@
 
 A `WorldValues` has the values of one measure in one world. A `PathValues` has the values of all goals of a formula.
 Forward weights are kept for each of the newest start points, so a new pair costs only one step of these weights
-(docs/semantics.md, section 6.2).
+(docs/semantics/formulas.md, section 6.2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Outcomes of other decisions on an observed path (docs/semantics.md, sections 14.3 and 14.4)."""
+"""Outcomes of other decisions on an observed path (docs/semantics/decisions.md, sections 14.3 and 14.4)."""
 
 from __future__ import annotations
 

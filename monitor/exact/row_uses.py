@@ -2,7 +2,7 @@
 
 Both are computed by a forward pass over the nodes (state, obligation) of one world, from the intervention state to the
 last offset at which an obligation remains. Unlike the compiled evaluation, this pass keeps the nodes that it visits.
-Definitions: docs/semantics.md, section 13.6.
+Definitions: docs/semantics/learned-models.md, section 13.6.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class IncrementalCheck:
         )
 
     def regret(self, formula: Regret) -> Verdict:
-        """Return the verdict of `regret` (docs/semantics.md, section 8)."""
+        """Return the verdict of `regret` (docs/semantics/regret.md, section 8)."""
         measure, test, change = formula.goal.measure, formula.goal.test, formula.world.change
         assert test is not None
         used, position, clipped = resolve(formula.world.offset, self._length)
@@ -248,7 +248,7 @@ class IncrementalCheck:
     def _advised(self, verdict: Verdict, goal: Goal) -> Verdict:
         """Add to the verdict of `handover` the current values of its goal, without and with handing over.
 
-        See docs/semantics.md, section 8.4.
+        See docs/semantics/regret.md, section 8.4.
         """
         measure, test = goal.measure, goal.test
         assert test is not None
@@ -476,7 +476,7 @@ def latest_useful(test: Test, nominals: list[float], alternatives: list[float]) 
 def resolve(offset: int, length: int) -> tuple[int, int, bool]:
     """Return the offset used on a path of `length` pairs, its position from 0, and whether it was clipped.
 
-    See docs/semantics.md, section 1.4.
+    See docs/semantics/worlds.md, section 1.4.
     """
     last = length - 1
     used = max(-last, min(offset, last))

@@ -4,7 +4,7 @@ A *place* is a hidden state with a memory, as one number: state * memories + mem
 explanation of an observed pair. For a latent step and a counterfactual place there are *decisions*. A decision is an
 observation, a memory and an action in the counterfactual place, under the noise of the true observation and action.
 Each decision has rows of successors, one for each true successor, by the closed form of `monitor.causal.row`
-(docs/semantics.md, section 16.3). Rules:
+(docs/semantics/hidden.md, section 16.3). Rules:
 
 - Decisions are cached by (latent step, block of places), and within a block by place. Rows are cached by the true
   state and action and the counterfactual state and action. Both caches are hash tables (`monitor.exact.hash_table`)

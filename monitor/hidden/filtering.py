@@ -1,4 +1,6 @@
-"""Belief of a stream, updated with each pair; it also uses pairs before the window (docs/semantics.md, section 16.2).
+"""Belief of a stream, updated with each pair; it also uses pairs before the window.
+
+Definitions: docs/semantics/hidden.md, section 16.2.
 
 As plain data, a belief is a tuple (place, weight, place, weight, ...) with ascending places and weights of sum 1. A
 place is the hidden state, with the memory that every policy with memory would have there, as one number in mixed radix.

@@ -5,7 +5,7 @@ the policy read, the policy's memory before and after, and the action.
 
 A *place* is a pair: a hidden state, and the memories of all policies that act or only observe. The weight of a place is
 its probability given all observations so far. This is the filter of a hidden Markov model. A policy, which may see more
-than the monitor, chooses the actions (docs/semantics.md, section 16.2).
+than the monitor, chooses the actions (docs/semantics/hidden.md, section 16.2).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A *node* is a place of the factual world together with a place of the counterfactual world. `monitor.hidden.forward`
 carries the weights of nodes, by offset and pending obligation, forward along the observed pairs. No smoother is needed,
-because every weight includes the probability of all observations so far (docs/semantics.md, section 16.3).
+because every weight includes the probability of all observations so far (docs/semantics/hidden.md, section 16.3).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 def passes(value: float, comparison: str, bound: float) -> bool:
     """Return whether `value` passes the comparison; |value - bound| <= 1e-12 max(1, |bound|) counts as equality.
 
-    See docs/semantics.md, section 5.5.
+    See docs/semantics/formulas.md, section 5.5.
     """
     if abs(value - bound) <= 1e-12 * max(1.0, abs(bound)):
         return comparison in ("<=", ">=")

@@ -3,7 +3,7 @@
 Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. This is also
 true of the draws after the first visit of a row, and of the draws after the first observation (the discovery) of a
 successor. Each bound below uses only the draws after such a time, so the possible successors need not be known in
-advance. `delta` is divided as follows (docs/semantics.md, section 13.2):
+advance. `delta` is divided as follows (docs/semantics/learned-models.md, section 13.2):
 
 - The row of rank r in the order of first visits gets the fraction `share(r)` of `delta`.
 - The m-th discovered successor of the row gets the fraction `share(m)` of the row's part. One half is for the interval

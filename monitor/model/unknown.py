@@ -2,7 +2,7 @@
 
 A pair (state, action) that was never recorded leads to `elsewhere`, about which nothing is known. An episode whose last
 state was not recorded leads to `unseen_end`, where the labels of the last state are unknown. What is unknown is neither
-safe nor unsafe (docs/semantics.md, section 13.9).
+safe nor unsafe (docs/semantics/learned-models.md, section 13.9).
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class Route(msgspec.Struct, frozen=True):
 def distribution_of(world: CounterfactualWorld, value_table: ValueTable, states: int) -> Distribution:
     """Return the distribution until the formula is decided on every path. Raises LimitError above `MOST_CELLS`.
 
-    This is the forward product of docs/semantics.md, section 6.1, with mass [states] for each obligation. In addition,
-    the probability of the paths on which the formula is already decided is kept.
+    This is the forward product of docs/semantics/formulas.md, section 6.1, with mass [states] for each obligation. In
+    addition, the probability of the paths on which the formula is already decided is kept.
     """
     automaton, labelling = value_table.automaton, value_table.labelling
     mass = {automaton.start: np.zeros(states)}

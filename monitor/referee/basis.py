@@ -9,7 +9,7 @@
    that lead to `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the
    sum of their uses is a probability.
 
-Definition: docs/semantics.md, section 13.6.
+Definition: docs/semantics/learned-models.md, section 13.6.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@
 6. A node is evaluated after all nodes to which it leads. The nodes to evaluate are in a list, so that a long horizon
    needs no deep stack.
 
-Definitions: docs/semantics.md, section 14.
+Definitions: docs/semantics/decisions.md, section 14.
 """
 
 from __future__ import annotations

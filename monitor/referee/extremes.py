@@ -8,7 +8,7 @@
 3. A step in or into `elsewhere` earns the least (greatest) reward of the model, or 0 if 0 is less (greater).
 4. All other parts of the model are as estimated. Each extreme is the value of an ordinary query.
 
-Definition: docs/semantics.md, section 13.9.
+Definition: docs/semantics/learned-models.md, section 13.9.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
    be anything from 0 to 1, unless all label sequences decide it in the same way. A step in or into this state may earn
    any reward of the model, or none.
 
-Definition: docs/semantics.md, section 13.4.
+Definition: docs/semantics/learned-models.md, section 13.4.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Guaranteed:
         return any(self._setting.models[name].counts is not None for name in names)
 
     def quantity(self, goal: Goal, frame: Frame) -> Band | None:
-        """Return the guaranteed band of a goal; None if no band is defined (docs/semantics.md, section 13.4).
+        """Return the guaranteed band of a goal; None if no band is defined.
 
-        Raises LimitError if more than `LIMIT` rows are needed.
+        See docs/semantics/learned-models.md, section 13.4. Raises LimitError if more than `LIMIT` rows are needed.
         """
         measure = goal.measure
         if isinstance(measure, Probability) and isinstance(measure.path, Const):

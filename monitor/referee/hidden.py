@@ -2,7 +2,7 @@
 
 After this module, read `hidden_path.py` (the possible true paths) and `hidden_values.py` (the counterfactual values).
 
-Definition: docs/semantics.md, section 16.
+Definition: docs/semantics/hidden.md, section 16.
 """
 
 from __future__ import annotations

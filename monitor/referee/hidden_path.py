@@ -10,7 +10,7 @@
    of these pairs given the earlier pairs. `ahead` is computed backwards. So at every pair, the products of `prior` and
    `ahead` sum to 1.
 
-Definitions: docs/semantics.md, sections 16.1 and 16.2.
+Definitions: docs/semantics/hidden.md, sections 16.1 and 16.2.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
 
 Nodes are found forwards and evaluated backwards.
 
-Definition: docs/semantics.md, section 16.3.
+Definition: docs/semantics/hidden.md, section 16.3.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
    of i. For every causal model that couples the rows, m_k = p* x_k satisfies sum m = p*, m_k <= u_k, and
    sum max(l_k, m_k) <= 1.
 
-Definitions: docs/semantics.md, section 13.2 (1) and docs/semantics.md, section 13.3 (2).
+Definitions: docs/semantics/learned-models.md, section 13.2 (1) and docs/semantics/learned-models.md, section 13.3 (2).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ It uses the world's `step` and the inverse of `step`. Noise is Philox4x32-10, im
 grow step by step. A path formula is evaluated by its definition on whole paths. So there is no automaton, there are no
 particles, and nothing is shared with `monitor.sampled`. Observed steps use the noise inferred from the observation;
 later steps use fresh noise (docs/worlds.md). For `handover` the other policy is sampled from each state of each path
-(docs/semantics.md, section 8.4).
+(docs/semantics/regret.md, section 8.4).
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int)
 
 
 def _begin(at: int, given: Given) -> int:
-    """Return the position of an offset, clipped to the path (docs/semantics.md, section 1.4)."""
+    """Return the position of an offset, clipped to the path (docs/semantics/worlds.md, section 1.4)."""
     last = len(given.path) - 1
     used = max(-last, min(at, last))
     return last - used if used >= 0 else -used - 1
@@ -389,7 +389,10 @@ class _Paths:
         return np.asarray(self._policies[policy](states))
 
     def _raced(self, chances: Floats, offset: int) -> Ints:
-        """Sample actions from distributions [draws, A], given the observed action (docs/semantics.md, section 7)."""
+        """Sample actions from distributions [draws, A], given the observed action.
+
+        See docs/semantics/formulas.md, section 7.
+        """
         noise = uniforms(self._seed, 4 * (self._first + offset) + ACTION, self._numbers, chances.shape[1])
         clocks = -np.log1p(-noise)
         if offset < len(self._held) and self._held[offset][1] is not None:

@@ -10,7 +10,7 @@
 
 The random numbers are those of the engine: their order is a part of the definition.
 
-Definition: docs/semantics.md, sections 13.5 and 16.9.
+Definition: docs/semantics/learned-models.md, section 13.5, and docs/semantics/hidden.md, section 16.9.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
    meets the goal is reported at the worst extreme, and a value that misses it at the best extreme. The fewest changes
    meet the goal at the worst extreme.
 
-Definitions: docs/semantics.md, section 14.3.
+Definitions: docs/semantics/decisions.md, section 14.3.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ distribution `p`; `q` is the distribution in the counterfactual world.
    and q_i / p_i >= q_k / p_k. Every other outcome has the upper bound of `any`; its lower bound is 1 minus the sum of
    the upper bounds of the other outcomes. If p and q share no outcome, the bounds are those of `any`.
 
-Definitions: docs/semantics.md, section 3.1 (1) and docs/semantics.md, section 6.3 (2, 3).
+Definitions: docs/semantics/worlds.md, section 3.1 (1) and docs/semantics/formulas.md, section 6.3 (2, 3).
 Kazemi & Paoletti, Section 2 (Gumbel-Max SCM, counterfactual stability); the closed form replaces their sampling.
 """
 

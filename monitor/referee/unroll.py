@@ -12,7 +12,7 @@
 
 Each query creates one `Unroll`, and nothing is cached for later queries.
 
-Definitions: docs/semantics.md, section 5.
+Definitions: docs/semantics/formulas.md, section 5.
 Kazemi & Paoletti, Definition 4 (quantitative operators); nesting and bounds go beyond it.
 """
 

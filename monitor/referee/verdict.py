@@ -6,7 +6,8 @@
 4. The outcome of regret is `safe` if nominal meets the goal, else `regret` if the alternative meets it, else
    `unavoidable`. The profile has both values for every offset from the last pair back to the formula's offset.
 
-Definitions: docs/semantics.md, section 5.5 (1), docs/semantics.md, section 6.4 (3), docs/semantics.md, section 8 (4).
+Definitions: docs/semantics/formulas.md, section 5.5 (1), docs/semantics/formulas.md, section 6.4 (3),
+docs/semantics/regret.md, section 8 (4).
 """
 
 from __future__ import annotations

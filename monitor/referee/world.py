@@ -12,7 +12,7 @@
    it. An action that the policy would not take gives no information about action noise in other states.
 6. After the episode has ended, its last state is absorbing, in every model, under every action, with reward 0.
 
-Definitions: docs/semantics.md, section 2, and for stochastic policies docs/semantics.md, section 7.
+Definitions: docs/semantics/worlds.md, section 2, and for stochastic policies docs/semantics/formulas.md, section 7.
 Kazemi & Paoletti, Definition 4 (counterfactual operator); rules 4 and 5 extend it to stochastic policies.
 """
 

@@ -12,8 +12,8 @@ Forecasts followed one after the other do not overlap. So outcome minus forecast
 is correct and the agent follows the nominal policy (A. Dawid, "The well-calibrated Bayesian", 1982). Verdicts on one
 path share most of their future, so counting all of them would count the same luck many times.
 
-The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics.md, section
-2.3). The observed states are read first. If they decide the formula, there is no forecast.
+The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics/worlds.md,
+section 2.3). The observed states are read first. If they decide the formula, there is no forecast.
 
 The forecast of a sampled verdict is estimated anew, with a fixed number of samples. The mean over the verdict's own
 samples would be biased, because they decided when sampling stopped.

@@ -1,8 +1,8 @@
 """Judge takeovers afterwards: would the goal have been missed without the takeover?
 
 A takeover begins at a step where another known policy acts, if nominal acted at the previous step or an episode begins.
-It is *followed* until the horizon of a goal has passed. Then two outcomes are compared (docs/semantics.md, section
-8.5):
+It is *followed* until the horizon of a goal has passed. Then two outcomes are compared (docs/semantics/regret.md,
+section 8.5):
 
 - what happened: the goal is met or missed on the observed path from the takeover on;
 - what would have happened if the deployed policy had gone on: its value from the takeover on, given what was observed

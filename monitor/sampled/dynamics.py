@@ -140,7 +140,10 @@ class RowDynamics:
         return race(keys.seed, STATE, keys.step, keys.particles, self.rows.entries(states, actions), given)
 
     def unrecorded(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Bools:
-        """Return False [n], because for rows the exact answers report this (docs/semantics.md, section 13.6)."""
+        """Return False [n], because for rows the exact answers report this.
+
+        See docs/semantics/learned-models.md, section 13.6.
+        """
         del keys, actions, given
         return np.zeros(len(states), dtype=np.bool_)
 

@@ -333,7 +333,7 @@ class Ensemble:
         return chosen if here is None or taken is None else np.where(here, taken, chosen)
 
     def _drawn(self, chances: Floats, pair: AnyPair | None) -> Ints:
-        """Draw actions from distributions [n, A], given the observed action (docs/semantics.md, section 7)."""
+        """Draw actions from distributions [n, A], given the observed action (docs/semantics/formulas.md, section 7)."""
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
             usual = decided_at(self._world.acting(self.offset), pair)

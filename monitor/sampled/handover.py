@@ -1,4 +1,6 @@
-"""Sampled answers to whether handing over will be too late (docs/semantics.md, sections 8.4 and 9.1).
+"""Sampled answers to whether handing over will be too late.
+
+Definitions: docs/semantics/regret.md, section 8.4, and docs/semantics/streams.md, section 9.1.
 
 A draw is a path of the nominal policy. At each state of this path, paths of the other policy are sampled with separate
 noise, until a test decides whether the other policy meets the goal from this state, or until the last of `LOOKS`. A

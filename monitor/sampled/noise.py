@@ -7,7 +7,8 @@ path.
 
 The Gumbel-Max mechanism `argmax_j (log q_j + G_j)` is computed as a race of clocks: `e_j = exp(-G_j)` is exponential,
 and the smallest `e_j / q_j` wins. There is one raw exponential x_j for each next state. The top-down posterior, given
-that i won under the row p (docs/semantics.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, all others below M), is
+that i won under the row p (docs/semantics/worlds.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, all others below M),
+is
 
     e_i = x_i p_i,     e_j = x_j + x_i p_j  (which is x_j if p_j = 0),
 

@@ -236,6 +236,9 @@ def _difference(outcomes: Sequence[Any]) -> Any:  # noqa: ANN401 - floats or arr
 
 
 def _position(offset: int, length: int) -> int:
-    """Return the position, from 0, of a clipped offset on a path of `length` pairs (docs/semantics.md, section 1.4)."""
+    """Return the position, from 0, of a clipped offset on a path of `length` pairs.
+
+    See docs/semantics/worlds.md, section 1.4.
+    """
     used = max(1 - length, min(offset, length - 1))
     return length - 1 - used if used >= 0 else -used - 1

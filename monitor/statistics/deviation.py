@@ -8,7 +8,7 @@ At a step in state s the agent took action a. A draw from the policy pi would be
 is 0 on average if the agent draws from pi. Its variance is then sum_b pi(b|s)^3 - (sum_b pi(b|s)^2)^2. For a
 deterministic policy, x is 1 if the agent took another action, else 0, and the variance is 0. So the mean of x over the
 last steps is the fraction of steps on which the agent deviates from pi. `CHANCE` standard deviations are subtracted
-from the sum of x first, because chance may explain that much (docs/semantics.md, section 11.3).
+from the sum of x first, because chance may explain that much (docs/semantics/streams.md, section 11.3).
 
 This measure detects actions that the policy takes rarely or never. It does not detect an agent that always takes the
 same one of several equally likely actions.

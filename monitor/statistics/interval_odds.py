@@ -11,7 +11,8 @@ lower_k, then p_k >= p*_k and q_k / p*_k < 1 / lambda. If p*_k was clipped to up
 So the sum of (p_k - p*_k) q_k / p*_k is at most the sum of (p_k - p*_k) / lambda, which is 0. If q is itself in the
 set, the factor is 1, so the bet neither wins nor loses.
 
-One entry of such a row stands for all successors that were never recorded, as in docs/semantics.md, section 13.2.
+One entry of such a row stands for all successors that were never recorded, as in docs/semantics/learned-models.md,
+section 13.2.
 
 Source: P. Grünwald, R. de Heide, W. Koolen, *Safe testing* (JRSS B 2024), theorem 1.
 

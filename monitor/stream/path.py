@@ -1,6 +1,6 @@
 """Sliding path of one agent: its newest (state, action) pairs, and the reason if there are too few.
 
-A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3).
+A path of n pairs has n - 1 observed transitions (docs/semantics/worlds.md, section 1.3).
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class Recourse(msgspec.Struct, frozen=True):
     """Whether other decisions, from the intervention on, could have met a missed goal.
 
     The values are exact under the Gumbel-Max causal model. The exception is a world with numbers, where noise may be
-    drawn and only one changed decision at a time is tried. See docs/semantics.md, section 14.3.
+    drawn and only one changed decision at a time is tried. See docs/semantics/decisions.md, section 14.3.
     """
 
     avoidable: Avoidable | None = None

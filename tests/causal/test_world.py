@@ -80,7 +80,7 @@ def test_no_change_replays_the_path_with_deviations_from_the_nominal_policy(chan
 @LAW
 @given(chances)
 def test_the_very_actions_taken_replay_the_path(chance: Random) -> None:
-    """As a policy where each state saw one action; the deterministic case of docs/semantics.md, section 3.2."""
+    """As a policy where each state saw one action; the deterministic case of docs/semantics/worlds.md, section 3.2."""
     small, law = drawn(chance, stochastic=False)
     first: dict[int, int | None] = {}
     for state, action in small.setting.path:

@@ -46,7 +46,7 @@ def observe(model: MDP, table: PolicyTable, length: int, seed: int) -> list[tupl
             return path
 
 
-def gumbel_paths(  # one posterior draw of the noise of every observed step, top-down (docs/semantics.md, section 4)
+def gumbel_paths(  # one posterior draw of every observed step's noise, top-down (docs/semantics/worlds.md, section 4)
     model: MDP, path: Sequence[tuple[int, int]], act: Callable[[int], int], steps: int, rng: np.random.Generator
 ) -> list[int]:
     """The states of one sampled counterfactual path: observed noise as far as it goes, fresh noise beyond."""

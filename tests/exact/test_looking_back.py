@@ -1,8 +1,8 @@
 """Nested quantities at @t, t != 0, against an enumeration of every counterfactual path.
 
 The inner question is asked of `check` as a question of its own: its path is the counterfactual path so far, and its
-nominal the policy that rules the outer world. That is the definition (docs/semantics.md, section 5.6), with nothing
-carried.
+nominal the policy that rules the outer world. That is the definition (docs/semantics/formulas.md, section 5.6), with
+nothing carried.
 """
 
 from __future__ import annotations

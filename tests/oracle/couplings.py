@@ -4,7 +4,7 @@ A causal model of one step is a joint distribution J >= 0 of the outcome under p
 marginals. Given that p led to `observed` the row is x_k = J[observed, k] / p_observed. So x_k <= q_k / p_observed, and
 x sums to 1; conversely the rest of q has as much mass as the rest of p, and any distribution of it makes x part of a J.
 In a `stable` model x_k is 0 as well for each barred k: p_k > 0 and q_observed p_k >= q_k p_observed, k not observed
-(docs/semantics.md, section 6.3). Without a common outcome of p and q none is barred.
+(docs/semantics/formulas.md, section 6.3). Without a common outcome of p and q none is barred.
 
 A linear function is largest in a vertex of { x : 0 <= x <= limit, sum x = 1 }. In a vertex at most one x_k lies
 strictly between 0 and its limit.

@@ -11,7 +11,7 @@ U_j >= max(a p_j / p_i, b q_j / q_k), of probability exp(-max(...)). The joint p
 exp(-a - b - sum_j max(...)) over a cone in the plane. Between two neighbouring rays on which some maximum changes sides
 the exponent is linear, -(alpha a + beta b), and the integral over the cone spanned by v and w is
 |det(v, w)| / ((alpha, beta).v * (alpha, beta).w). Divided by p_i this is the row. The closed form of
-docs/semantics.md, section 3.1, is not used.
+docs/semantics/worlds.md, section 3.1, is not used.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ observed path says about the noise. Its relatives: `best[k]`, then nominal again
 the held path changed; `optimal`, the best policy without hindsight.
 
 The induction finds the maximum over all policies, also those with memory and those that choose at random. For the
-distribution of the next state depends on offset, state and action alone (docs/semantics.md, section 2.4), and what a
-history is worth depends on its beginning only through what remains of the goal. So by induction the value after a
-history is at most the largest, over the actions allowed there, of the mean over their successors, and an action that
+distribution of the next state depends on offset, state and action alone (docs/semantics/worlds.md, section 2.4), and
+what a history is worth depends on its beginning only through what remains of the goal. So by induction the value after
+a history is at most the largest, over the actions allowed there, of the mean over their successors, and an action that
 attains it is a function of offset, state, remaining obligation and changes left. `strategies` enumerates instead.
 """
 

@@ -160,7 +160,7 @@ class Laws:
 def row_ranges(p: Dist, q: Dist, observed: int, kind: str) -> list[Range]:
     """Return the limits of the counterfactual row given that p led to `observed`.
 
-    By the table of docs/semantics.md, section 6.3.
+    By the table of docs/semantics/formulas.md, section 6.3.
     """
     chance = p[observed]
     upper = {k: min(ONE, q.get(k, ZERO) / chance) for k in set(p) | set(q)}

@@ -98,7 +98,7 @@ def test_posterior_noise_explains_what_was_observed(p: Rows, place: int, seed: i
     winner = noise[:, p[0] == known.outcome][:, 0] + np.log(known.probability)
     first = gumbels(seed, STATE, 0, np.arange(200), np.array([known.outcome]))[:, 0]
     assert winner == pytest.approx(first)  # M, whatever p is
-    for k in np.flatnonzero(p[0] != known.outcome):  # truncated at M: docs/semantics.md, section 4
+    for k in np.flatnonzero(p[0] != known.outcome):  # truncated at M: docs/semantics/worlds.md, section 4
         raw = gumbels(seed, STATE, 0, np.arange(200), p[0][k : k + 1])[:, 0] + np.log(p[1][k])
         assert noise[:, k] + np.log(p[1][k]) == pytest.approx(-np.logaddexp(-raw, -first))
 

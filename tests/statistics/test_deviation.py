@@ -12,7 +12,7 @@ import pytest
 from monitor.policy.table import PolicyTable
 from monitor.statistics.deviation import NOTABLE, Deviation, DeviationState
 
-WINDOW, LEAST, CHANCE = 100, 20, 4.0  # docs/semantics.md, section 11.3
+WINDOW, LEAST, CHANCE = 100, 20, 4.0  # docs/semantics/streams.md, section 11.3
 ROWS = [[0.5, 0.5, 0.0], [0.125, 0.25, 0.625], [1.0, 0.0, 0.0], [0.25, 0.25, 0.5]]
 
 

@@ -117,7 +117,10 @@ def test_uniform_numbers_are_those_of_the_engine() -> None:
 @scaled
 @given(st.randoms(use_true_random=False))
 def test_and_with_stochastic_policies_and_noise_from_a_posterior(chance: Random) -> None:
-    """Choices use the observed ones (docs/semantics.md, section 7); a posterior is drawn in blocks, weighted or not."""
+    """Choices use the observed ones; a posterior is drawn in blocks, weighted or not.
+
+    See docs/semantics/formulas.md, section 7.
+    """
     small = small_world(chance, stochastic=chance.random() < 0.8, on_policy=chance.random() < 0.5)
     policies = {name: state_rule(policy) for name, policy in small.policies.items()}
     checker = WorldChecker(GumbelTable(small, weighted=chance.random() < 0.5), policies, {})

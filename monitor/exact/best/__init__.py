@@ -1,1 +1,4 @@
-"""Values of the best decisions: with and without hindsight, and with few changes (docs/semantics.md, section 14)."""
+"""Values of the best decisions: with and without hindsight, and with few changes.
+
+Definitions: docs/semantics/decisions.md, section 14.
+"""

@@ -1,15 +1,15 @@
 """The backward pass over a path, which computes the best decisions at every (level, state, obligation). Compiled.
 
 Level k is the k-th pair of the path. v are the values at the next level. rho_k(. | x, a) is the counterfactual row of
-(x, a) given the observed transition of the level (docs/semantics.md, section 3.1); at the last pair it is the model's
-own row. o' is the obligation after the labels of x. The decision for action a has the value (docs/semantics.md,
-section 14.2)
+(x, a) given the observed transition of the level (docs/semantics/worlds.md, section 3.1); at the last pair it is the
+model's own row. o' is the obligation after the labels of x. The decision for action a has the value
+(docs/semantics/decisions.md, section 14.2)
 
     q(a) = sum over y of rho_k(y | x, a) (R(x, a, y) + v(y, o')).
 
 A *lane* (`lanes.py`) determines which decisions are allowed: the best decision, the unchanged decision
-(docs/semantics.md, section 2.3; docs/semantics.md, section 7 for a stochastic nominal policy), or the decision of a
-given policy. Rules:
+(docs/semantics/worlds.md, section 2.3; docs/semantics/formulas.md, section 7 for a stochastic nominal policy), or the
+decision of a given policy. Rules:
 
 - Only states that some allowed decision reaches from the first pair have values (`reach`).
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state. There the

@@ -2,7 +2,7 @@
 
 The degree of a decision is 1 / m. Here m is the size of the smallest minimal set of decisions that contains this
 decision. A set is minimal if the goal can be met by changing these decisions, but not by changing only some of them
-(docs/semantics.md, section 14.4).
+(docs/semantics/decisions.md, section 14.4).
 
 Up to the first decision of a set, the path is the observed path. So the value of a set with first decision j follows
 from the values of the actions at j in the lane of the set's later decisions (`lanes_of_sets`). For n decisions, sets of

@@ -1,13 +1,13 @@
 """Answers, which are sums of forward weight times value at the last observed pair. Compiled.
 
 The value from a start point has two parts. One is the value accumulated so far. The other is the sum, over the nodes,
-of weight times the value of the node's obligation in its state (docs/semantics.md, section 6.1). Rules for the value of
-an obligation:
+of weight times the value of the node's obligation in its state (docs/semantics/formulas.md, section 6.1). Rules for the
+value of an obligation:
 
 - The outcome of the last action is not observed, so from the last pair on the rows of the model apply.
-- Where nominal is in force, the observed action is taken in the observed state (docs/semantics.md, section 2.3).
+- Where nominal is in force, the observed action is taken in the observed state (docs/semantics/worlds.md, section 2.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state
-  (docs/semantics.md, section 7).
+  (docs/semantics/formulas.md, section 7).
 - Otherwise the value is read from a table, which has one vector over states for each obligation and offset. If a vector
   is missing, the loop stops with VALUES_MISSING (offset and column in `Workspace.missing`). The caller then adds the
   vector and calls again.

@@ -1,6 +1,6 @@
 """Bounds of a value over a class of causal models, by forward reachability and backward induction. Compiled.
 
-See docs/semantics.md, section 6.3. Only bounds on the entries of each row are known. At each (offset, state,
+See docs/semantics/formulas.md, section 6.3. Only bounds on the entries of each row are known. At each (offset, state,
 obligation), backward induction uses the distribution within these bounds with the smallest (largest) value. Rules:
 
 - The row is chosen independently for each (offset, state, obligation). So the interval is attained if at most one

@@ -1,19 +1,19 @@
 """Rows of the counterfactual chain: one for each action that may be taken in a state, given an observed transition.
 
 Such a row is abduction and prediction in one closed form. The posterior of the exogenous noise is integrated out and
-never represented (docs/semantics.md, sections 2.1 and 3.1). With D(u) = sum_j max(p_j, u q_j):
+never represented (docs/semantics/worlds.md, sections 2.1 and 3.1). With D(u) = sum_j max(p_j, u q_j):
 
     P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
 Here p is the row under which the transition s, a -> s_next of the step was observed, and i = s_next. The chain is in
 `state` and takes `action`; q is the row of this pair. Rules, in this order:
 
-- Where nominal is in force, the observed action is taken in the observed state (docs/semantics.md, section 2.3).
+- Where nominal is in force, the observed action is taken in the observed state (docs/semantics/worlds.md, section 2.3).
 - If state, action and model are as observed, the successor is certainly the observed successor.
 - Without an observation (s_next = -1) the row is the row of the model.
-- Otherwise the row is the closed form, or bounds over causal models (docs/semantics.md, section 6.3).
+- Otherwise the row is the closed form, or bounds over causal models (docs/semantics/formulas.md, section 6.3).
 - An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
-  closed form (docs/semantics.md, section 7).
+  closed form (docs/semantics/formulas.md, section 7).
 
 The functions append rows to a `RowTable`. If they return FULL, the caller makes the table larger. Only complete entries
 are counted. Compiled.

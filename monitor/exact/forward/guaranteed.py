@@ -1,7 +1,7 @@
 """Backward induction for bounds over every causal model and every row of a confidence set. Compiled.
 
-See docs/semantics.md, section 13.4. Arrays are over the [column, state] nodes of one offset; `reached` marks the nodes
-that are evaluated. Rules:
+See docs/semantics/learned-models.md, section 13.4. Arrays are over the [column, state] nodes of one offset; `reached`
+marks the nodes that are evaluated. Rules:
 
 - At an offset with an observed transition, a row may be any row that is possible given the observation
   (`monitor.causal.interval_row`). The observed pair itself leads to the observed successor with certainty.

@@ -1,12 +1,12 @@
 """Advance the forward weights of all start points at once by one observed pair. Compiled.
 
-See docs/semantics.md, section 6.2. The rows do the abduction: each row is conditioned on the step's observed transition
-in closed form (`counterfactual_rows.py`; docs/semantics.md, section 3.1), so no noise is represented. A *start point*
-is an observed pair at which the intervention may begin. Start 0 is the newest pair; start j is j pairs older, so its
-offset is larger by j. A *node* is a state in a column of the unrolled automaton (`unroll.py`). The *forward weight* of
-a node for a start is the probability that the counterfactual chain from this start is now in the node's state with the
-column's obligation remaining. The weights of all starts are adjacent in memory, so each row is read once for all
-starts. Rules:
+See docs/semantics/formulas.md, section 6.2. The rows do the abduction: each row is conditioned on the step's observed
+transition in closed form (`counterfactual_rows.py`; docs/semantics/worlds.md, section 3.1), so no noise is represented.
+A *start point* is an observed pair at which the intervention may begin. Start 0 is the newest pair; start j is j pairs
+older, so its offset is larger by j. A *node* is a state in a column of the unrolled automaton (`unroll.py`). The
+*forward weight* of a node for a start is the probability that the counterfactual chain from this start is now in the
+node's state with the column's obligation remaining. The weights of all starts are adjacent in memory, so each row is
+read once for all starts. Rules:
 
 - A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
   starts), listed by the column to which they lead. `push_rows` pushes the weights along the rows of these edges.

@@ -1,7 +1,8 @@
 """Cache of the rows of a counterfactual chain. Rows are found by observed transition and state, in two hash tables.
 
-A row depends only on the observed transition of its step, on the state, and on the policy in force (docs/semantics.md,
-section 3). So it is computed once (`counterfactual_rows.py`) and cached here, in growing arrays. Rules:
+A row depends only on the observed transition of its step, on the state, and on the policy in force
+(docs/semantics/worlds.md, section 3). So it is computed once (`counterfactual_rows.py`) and cached here, in growing
+arrays. Rules:
 
 - A transition s, a -> s_next observed under one phase of the law has an index. Each (index, state) has an *entry*. An
   entry has one row for each action that may be taken in the state, or a single row if nothing depends on the action.

@@ -12,7 +12,7 @@ Most formulas need a single column. Rules:
   therefore have the same order, and the same bits.
 - Unrolling stops at the horizon, where no obligation is left.
 
-See docs/semantics.md, section 6.1 (obligations).
+See docs/semantics/formulas.md, section 6.1 (obligations).
 """
 
 from __future__ import annotations

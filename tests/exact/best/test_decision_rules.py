@@ -1,4 +1,4 @@
-"""Decisions made for the goal, by hand and by law: on the ledge of docs/semantics.md, and in random worlds."""
+"""Decisions made for the goal, by hand and by law: on the ledge of docs/semantics/worlds.md, and in random worlds."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def with_all_tables(evaluator: Evaluator, offset: int) -> Context:
 
 
 def test_the_last_action_says_something_about_the_others_by_hand() -> None:
-    """As in docs/semantics.md, section 7: nominal takes 0 with .75, the query with .5."""
+    """As in docs/semantics/formulas.md, section 7: nominal takes 0 with .75, the query with .5."""
     one = MDP.from_transitions(
         states=3,
         actions=2,

@@ -41,7 +41,7 @@ WALKER = Setting(
     labels={"home": frozenset({HOME}), "safe": frozenset({START, LEDGE, HOME})},
     rewards={(state, action): F(-1 - action) for state in (START, LEDGE) for action in (WALK, CRAWL)},
 )
-"""The walker of docs/semantics.md, section 1.1: it walked to the ledge."""
+"""The walker of docs/semantics/worlds.md, section 1.1: it walked to the ledge."""
 
 
 def automaton_of(path: str) -> PathAutomaton:

@@ -1,12 +1,12 @@
 """The forward evaluation of one chain, slow and readable: what the compiled evaluation must agree with, level by level.
 
-One world after an intervention (docs/semantics.md, section 2.4) is a Markov chain X_0, X_1, ... that starts in the
-intervention state. While it runs, an automaton reads its label sets: what is still pending is an *obligation*. A *node*
-is a state with the obligation that is pending before its labels are read. Two ways lead to the value:
+One world after an intervention (docs/semantics/worlds.md, section 2.4) is a Markov chain X_0, X_1, ... that starts in
+the intervention state. While it runs, an automaton reads its label sets: what is still pending is an *obligation*. A
+*node* is a state with the obligation that is pending before its labels are read. Two ways lead to the value:
 
     forward:   the weight of a node after k observed transitions is P(X_k = x, obligation o pending). What is decided
                `true`, or collected as a reward, leaves the nodes and is added up in `accumulated`.
-    backward:  the value of a node is what is expected from it on (docs/semantics.md, section 6.1).
+    backward:  the value of a node is what is expected from it on (docs/semantics/formulas.md, section 6.1).
 
 They meet after every observed transition: accumulated + sum of weight * value is the same number for each k.
 
@@ -148,7 +148,7 @@ class Twin:
     # Bounds: backward too, each node choosing its distribution within the ranges of its transition.
 
     def _bounds(self, k: int, state: int, obligation: int, kind: str) -> tuple[Fraction, Fraction]:
-        """Return the lowest and highest value of a node at step k (docs/semantics.md, section 6.3)."""
+        """Return the lowest and highest value of a node at step k (docs/semantics/formulas.md, section 6.3)."""
         low, high = (self._extreme(k, (state, obligation), kind, sign) for sign in (-1, 1))
         return low, high
 
