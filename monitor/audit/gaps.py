@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.audit.plan import Day
 from monitor.sidecar.parquet_recording import read_part
-from monitor.sidecar.recording_table import ALL
+from monitor.sidecar.recording_columns import ALL
 
 _COLUMNS: Final = ("kind", "agent", "episode", "seq", "number_of")
 

@@ -31,7 +31,7 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Heartbeat
 from monitor.sidecar.parquet_recording import ParquetRecording, read_part
 from monitor.sidecar.pipeline import Pipeline, Snapshot
-from monitor.sidecar.recording_table import ALL, COLUMNS, events_of, import_arrow
+from monitor.sidecar.recording_columns import ALL, COLUMNS, events_of, import_arrow
 from monitor.types.notices import Judged, Received, Skipped, TakenOver, Trust
 
 ALERTS: Final = "alerts.jsonl"

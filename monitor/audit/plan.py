@@ -14,7 +14,7 @@ from monitor._version import __version__
 from monitor.errors import ConfigError, RecordingError
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.parquet_recording import ParquetRecording, RecordingFile, bucket_name, is_parquet_recording
-from monitor.sidecar.recording_table import ALL
+from monitor.sidecar.recording_columns import ALL
 
 DONE: Final = "done.json"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.row_files import RowFile
     from monitor.authoring.learning.sentinels import MissingValues
     from monitor.authoring.policy_export.given_policy import GivenPolicy
-    from monitor.authoring.policy_export.observed_rows import ObservedRows
+    from monitor.authoring.policy_export.policy_columns import PolicyRows
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
@@ -116,10 +116,10 @@ class InitBase(ABC):
     step_seconds: float | None = None
     pages: tuple[list[ReportSection], dict[str, str]] = field(default_factory=lambda: ([], {}))
     given: Mapping[str, GivenPolicy] = field(default_factory=dict)
-    read_rows: Callable[[], ObservedRows] | None = None
+    read_rows: Callable[[], PolicyRows] | None = None
 
     @cached_property
-    def rows(self) -> ObservedRows:
+    def rows(self) -> PolicyRows:
         """The recorded rows, which are read once."""
         assert self.read_rows is not None
         with progress("reading the rows again, for what the given policies do on them"):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.policy_choices import PolicyChoices
     from monitor.authoring.learning.row_files import RowFile
     from monitor.authoring.policy_export.given_policy import GivenPolicy
-    from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
+    from monitor.authoring.policy_export.policy_columns import PolicyRows
     from monitor.authoring.policy_export.row_functions import Answered
     from monitor.model.mdp import MDP
 
@@ -38,7 +38,7 @@ def recorded_choices(
     from monitor.authoring.learning.abstraction import numbered_actions  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.batch import RowBatch  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.policy_choices import PolicyChoices  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.policy_columns import policy_rows  # noqa: PLC0415 - likewise
 
     seeing = {name: policy for name, policy in given.items() if policy.sees_columns}
     if not seeing:
@@ -53,7 +53,7 @@ def recorded_choices(
         return numberings[0].encode(batch, (roles.action,))
 
     with progress("reading the rows, for what the given policies do on them"):
-        rows = observed_rows(sources, roles, action_of, also=(roles.action,))
+        rows = policy_rows(sources, roles, action_of, also=(roles.action,))
         if not len(rows):
             return None
         assert rows.of is not None
@@ -88,7 +88,7 @@ def _actions_alone(numbering: Numbering, source: str) -> MDP:
     )
 
 
-def chosen_on(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Answered:
+def chosen_on(given: GivenPolicy, rows: PolicyRows, model: MDP, notes: list[str], limit: RowLimit) -> Answered:
     """Return what a policy that sees columns chooses on recorded rows.
 
     `model`: gives the actions. `notes`: assumptions are appended. `limit`: number of rows on which a function may fail.
@@ -115,7 +115,7 @@ def chances_on(given: GivenPolicy, answered: Answered, model: MDP) -> Floats:
 
 
 def row_policy(
-    given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit
+    given: GivenPolicy, rows: PolicyRows, model: MDP, notes: list[str], limit: RowLimit
 ) -> tuple[Original, float]:
     """Return a policy on states for a policy that sees columns, and the fraction of rows in states with mixed choices.
 

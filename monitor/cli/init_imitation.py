@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from monitor.arrays import Floats
     from monitor.authoring.learning.left_out import RowLimit
     from monitor.authoring.policy_export.given_policy import GivenPolicy
-    from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
+    from monitor.authoring.policy_export.policy_columns import PolicyRows
     from monitor.model.mdp import MDP
 
 DIFFERS: Final = 0.05
@@ -31,7 +31,7 @@ NAMES: Final = {"linear": "a linear fit", "network": "a small network", "tree": 
 
 
 def written_again(
-    given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int, limit: RowLimit
+    given: GivenPolicy, rows: PolicyRows, model: MDP, seed: int, limit: RowLimit
 ) -> tuple[Original, int, str]:
     """Return a function or classifier as a network of numbers, the network's width, and a note on how it was made.
 
@@ -76,7 +76,7 @@ def written_again(
     return Original(content, "probabilities", stochastic=not certain, actions=None, scores=None), len(order), note
 
 
-def _observed(given: GivenPolicy, rows: ObservedRows) -> tuple[str, ...]:
+def _observed(given: GivenPolicy, rows: PolicyRows) -> tuple[str, ...]:
     """Return the columns that the network observes: the state, and also the inputs if the policy may see an input."""
     taken = set(given.function.columns or rows.inputs) if given.function is not None else set(given.seen[0])
     return (*rows.state, *rows.inputs) if taken & set(rows.inputs) else rows.state

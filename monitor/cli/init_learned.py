@@ -88,7 +88,7 @@ def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
     """Return the policies that the user gives, by name. Raises PolicyError before anything is learned."""
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.observed_rows import TRIED, observed_rows  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.policy_columns import TRIED, policy_rows  # noqa: PLC0415 - likewise
 
     sources = {"nominal": request.nominal, "fallback": request.fallback}
     named = {name: each for name, each in sources.items() if each is not None and not is_constant(each)}
@@ -102,7 +102,7 @@ def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
     given = {name: GivenPolicy.of(each, source.names(), roles) for name, each in named.items()}
     functions = [each.function for each in given.values() if each.function is not None]
     if functions:
-        rows = observed_rows([source], roles, first=TRIED)
+        rows = policy_rows([source], roles, first=TRIED)
         for function in functions:
             function.tried(rows)
     return given

@@ -263,8 +263,8 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.learned_world import with_fits  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.recorded_table import recorded_table  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.world_table import world_table  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.policy_columns import policy_rows  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.hold_world import EPISODES  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.world_paths import numbered_paths  # noqa: PLC0415 - likewise
     from monitor.worlds import load_world  # noqa: PLC0415 - likewise
@@ -282,7 +282,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         )
     write_world(world, staging / "world.yaml")
     with progress("looking for a fallback"):
-        table, inputs = recorded_table(found.best.world, found.parts.fit, request.seed)
+        table, inputs = world_table(found.best.world, found.parts.fit, request.seed)
     labels = list(found.draft.labels)
     every, numbers = numbered_paths(found.steps, labels.index(label) - len(labels))
     checked = set(found.parts.check.episode.tolist())
@@ -304,7 +304,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         numbers=numbers, seed=request.seed,
     )  # fmt: skip
     base.step_seconds = step_seconds(request.sources()[0], proposal.roles)
-    base.read_rows = lambda: observed_rows(request.sources(), proposal.roles)
+    base.read_rows = lambda: policy_rows(request.sources(), proposal.roles)
     base.guarded_how = (
         f"{EPISODES:,} simulated in the world for each `hold`; whether the alarm fires is taken from the nearest of "
         f"{table.states:,} recorded states"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.policy_choices import PolicyChoices
     from monitor.authoring.learning.row_files import FilePosition, FileRows, RowFile
     from monitor.authoring.learning.sentinels import MissingValues
-    from monitor.authoring.policy_export.observed_rows import ObservedRows
+    from monitor.authoring.policy_export.policy_columns import PolicyRows
 
 __all__ = [
     "ENCODERS",
@@ -188,16 +188,16 @@ def open_recording(path: Path, topic: str, missing: MissingValues | None = None)
     `missing`: column -> values that stand for missing values.
     """
     from monitor.authoring.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.recorded_rows import RecordedRows  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.recording_rows import RecordingRows  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.row_files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.recordings import is_recording  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recording_formats import is_recording  # noqa: PLC0415 - likewise
 
     if not path.exists():
         raise RecordingError(f"{path}: there is no such file")
     if path.suffix.lower() == ".mcap":
         rows: RowFile = McapRows(path, topic)
     else:
-        rows = RecordedRows(path, topic) if is_recording(path) else open_rows(path)
+        rows = RecordingRows(path, topic) if is_recording(path) else open_rows(path)
     from monitor.authoring.learning.marker_conditions import WithMarkers  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.sentinels import WithoutSentinels  # noqa: PLC0415 - likewise
 
@@ -219,14 +219,14 @@ def with_function(source: RowFile, function: str) -> RowFile:
     return Computed(source, *state_function(function)) if function else source
 
 
-def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> ObservedRows:
+def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> PolicyRows:
     """Return recorded rows with their states in the model of a learner.
 
     Rows whose state the model lacks are left out.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.policy_columns import policy_rows  # noqa: PLC0415 - likewise
 
     states, where = deepcopy(learner.states), learner.where()
     assert states is not None
@@ -240,7 +240,7 @@ def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> Observe
         with_function(open_recording(path, topic, learner.missing), learner.function)
         for path in recorded_files(recordings)
     ]
-    return observed_rows(sources, learner.roles, state_of)
+    return policy_rows(sources, learner.roles, state_of)
 
 
 def new_learner(

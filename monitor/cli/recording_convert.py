@@ -91,11 +91,11 @@ def _opened(
     """Return a header for the content of a file, the topic of its steps, and its events."""
     from monitor._version import __version__  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.columns import are_messages, guessed  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.recorded_tables import TableEvents  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.table_events import TableEvents  # noqa: PLC0415 - likewise
     from monitor.cli.recorded_inputs import open_recording as open_table  # noqa: PLC0415 - likewise
     from monitor.sidecar.parquet_recording import ParquetRecording  # noqa: PLC0415 - likewise
     from monitor.sidecar.recording import Header  # noqa: PLC0415 - likewise
-    from monitor.sidecar.recordings import is_recording, open_recording  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recording_formats import is_recording, open_recording  # noqa: PLC0415 - likewise
 
     if is_recording(path):
         recorded = open_recording(path)
@@ -121,7 +121,7 @@ def _reported(events: Iterable[Event], position: Callable[[], int], bar: Bar) ->
 
 def _write(target: Path, header: Header, pattern: str, events: Iterable[Event]) -> int:
     """Write a complete recording, or nothing after an error. Return the number of events."""
-    from monitor.sidecar.recordings import new_recorder  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.recording_formats import new_recorder  # noqa: PLC0415 - keep `cfmon --help` light
 
     if target.exists():
         raise RecordingError(f"{target}: already exists; choose another name or move it away")

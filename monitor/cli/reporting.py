@@ -146,7 +146,7 @@ def _reader(loaded: Loaded) -> Callable[[Observation], Any]:
 def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Instant]]:
     """Yield the steps of a recording. Raises RecordingError if the file is not a recording."""
     from monitor.sidecar.events import Message  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.recordings import open_recording  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recording_formats import open_recording  # noqa: PLC0415 - likewise
     from monitor.stream.decode import agent_of, decode  # noqa: PLC0415 - likewise
 
     limit = loaded.config.limits.message_bytes

@@ -86,7 +86,7 @@ def replay(
     reason, with an example of each.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.recordings import open_recording  # noqa: PLC0415 - likewise
+    from monitor.sidecar.recording_formats import open_recording  # noqa: PLC0415 - likewise
 
     with open_recording(recording) as events:
         with progress(READING):

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from monitor.errors import ConfigError, PathError
 from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP
-from monitor.model.recorded import APPEND, never_recorded
+from monitor.model.recording_sentences import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
 from monitor.policy.controller import is_hidden
 from monitor.types.stream_events import UNKNOWN_POLICY, PathPairs

@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
-from monitor.model.recorded import recorded_inputs
+from monitor.model.recording_sentences import recorded_inputs
 from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.network import Network, Tensor, open_network
 from monitor.policy.onnx_policy import table_from_onnx

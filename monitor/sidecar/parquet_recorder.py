@@ -14,7 +14,7 @@ from monitor.errors import RecordingError
 from monitor.sidecar.events import Event
 from monitor.sidecar.parquet_recording import ABOUT, FORMAT, PART, VERSION, About, open_name, part_name
 from monitor.sidecar.recording import Header, Recorder
-from monitor.sidecar.recording_table import EventRows, import_arrow
+from monitor.sidecar.recording_columns import EventRows, import_arrow
 
 BUCKETS: Final = 16
 """Default number of buckets for the agents."""

@@ -26,7 +26,7 @@ from monitor.errors import RecordingError
 from monitor.memory import bounded
 from monitor.sidecar.events import Event
 from monitor.sidecar.recording import Header, Recording
-from monitor.sidecar.recording_table import ALL, events_of, import_arrow
+from monitor.sidecar.recording_columns import ALL, events_of, import_arrow
 from monitor.stream.shard import MOST_SHARDS
 
 if TYPE_CHECKING:

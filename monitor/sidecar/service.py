@@ -34,7 +34,7 @@ from monitor.sidecar.mqtt.link import BrokerLink
 from monitor.sidecar.outbox import Numbers, Outbox
 from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.recording import Header
-from monitor.sidecar.recordings import new_recorder
+from monitor.sidecar.recording_formats import new_recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
 from monitor.sidecar.reload import Reloader, check_fixed
 from monitor.sidecar.shard_filter import check_store

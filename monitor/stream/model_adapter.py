@@ -7,7 +7,7 @@ from typing import Final
 from monitor.errors import InputError
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.mdp import MDP
-from monitor.model.recorded import APPEND, never_recorded
+from monitor.model.recording_sentences import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
 from monitor.stream.adapter import RELATIVE, Adapter, Pair, seen_state
 from monitor.types.specs import StreamSettings

@@ -18,7 +18,7 @@ import pytest
 
 from monitor.errors import RecordingError
 from monitor.sidecar.recording import Header
-from monitor.sidecar.recordings import new_recorder
+from monitor.sidecar.recording_formats import new_recorder
 from tests.cli.stages import faults
 from tests.sidecar.alarms import alarm
 from tests.sidecar.audited import events, recorded, world

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from monitor.cli.input_files import data_file
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.recording import Header, Recorder
-from monitor.sidecar.recordings import open_recording
+from monitor.sidecar.recording_formats import open_recording
 from monitor.types import Instant
 
 Run = Callable[..., tuple[int, str, str]]

@@ -25,7 +25,7 @@ from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.recording import Header, Recorder
-from monitor.sidecar.recordings import open_recording
+from monitor.sidecar.recording_formats import open_recording
 from monitor.sidecar.web.pictures import Pictures, command_for
 from monitor.stream import decode
 from monitor.stream.world_adapter import WorldAdapter

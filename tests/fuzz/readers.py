@@ -26,8 +26,8 @@ from monitor.authoring.learning.column_facts import head_of
 from monitor.authoring.learning.column_roles import proposed
 from monitor.authoring.learning.columns import guessed
 from monitor.authoring.learning.mcap_rows import McapRows
-from monitor.authoring.learning.recorded_tables import TableEvents
 from monitor.authoring.learning.row_files import open_rows
+from monitor.authoring.learning.table_events import TableEvents
 from monitor.cli.input_files import read_formulas, read_path, read_policy
 from monitor.errors import (
     ConfigError,

@@ -7,7 +7,7 @@ import pytest
 from monitor import check
 from monitor.errors import PathError
 from monitor.model import MDP
-from monitor.model.recorded import never_recorded
+from monitor.model.recording_sentences import never_recorded
 from tests.exact.learned import learned_model
 
 DRAWS = [(0, 0, 0), (0, 0, 1), (1, 0, 1)]

@@ -22,7 +22,7 @@ from monitor.errors import ConfigError, RecordingError
 from monitor.sidecar import parquet_recorder
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Message
-from monitor.sidecar.recording_table import ALL
+from monitor.sidecar.recording_columns import ALL
 from monitor.types import Instant, TakenOver
 from tests.sidecar.audited import DAY, START, events, recorded, replayed, world
 from tests.tiers import examples, scaled

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from monitor.authoring.learning.recorded_rows import RecordedRows
+from monitor.authoring.learning.recording_rows import RecordingRows
 from monitor.errors import RecordingError
 from monitor.sidecar import parquet_recorder
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.parquet_recording import ParquetRecording
 from monitor.sidecar.recording import Recorder, Recording
-from monitor.sidecar.recordings import is_recording, new_recorder, open_recording
+from monitor.sidecar.recording_formats import is_recording, new_recorder, open_recording
 from monitor.stream.shard import shard_of
 from monitor.types import Instant
 from tests.sidecar.test_recording import HEADER, events
@@ -251,6 +251,6 @@ def test_learning_reads_the_same_rows_from_both(tmp_path: Path) -> None:
     for event in many:
         recorder.write(event)
     recorder.close()
-    rows = [list(RecordedRows(tmp_path / name, TOPIC).records()) for name in ("r", "r.parquet")]
+    rows = [list(RecordingRows(tmp_path / name, TOPIC).records()) for name in ("r", "r.parquet")]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 24 * 5

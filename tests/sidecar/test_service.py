@@ -19,7 +19,7 @@ from monitor.evidence.document import read_evidence
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.recording import Recorder
-from monitor.sidecar.recordings import open_recording
+from monitor.sidecar.recording_formats import open_recording
 from monitor.sidecar.service import Service, make_client_id
 from tests.processes import fork_monitor
 from tests.servers import PATIENCE, Mosquitto, prometheus, sidecar, wait_until

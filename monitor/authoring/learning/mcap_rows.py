@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from monitor.authoring.learning.record_rows import RecordRows, flat
+from monitor.authoring.learning.mapping_rows import MappingRows, flat
 from monitor.authoring.learning.row_files import LINE, refuse_rows, size_of
 from monitor.authoring.learning.text_rows import NO_MAP, TORN
 from monitor.errors import RecordingError, brief, to_install
@@ -18,7 +18,7 @@ STAMP: Final = {"sec", "nanosec"}
 """Names of the fields of a time or a duration of ROS 2."""
 
 
-class McapRows(RecordRows):
+class McapRows(MappingRows):
     """Messages of one topic in the order of log times, each a map. `topic`: necessary if several topics can be read.
 
     In messages of ROS 2, stamps become seconds, and bytes such as pictures are left out.

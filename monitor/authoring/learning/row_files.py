@@ -189,7 +189,7 @@ def open_rows(path: Path) -> RowFile:
 
             return CsvRows(path)
         case ".jsonl" | ".ndjson":
-            from monitor.authoring.learning.record_rows import JsonRows  # noqa: PLC0415 - likewise
+            from monitor.authoring.learning.mapping_rows import JsonRows  # noqa: PLC0415 - likewise
 
             return JsonRows(path)
         case ".parquet" | ".arrow" | ".feather":

@@ -15,8 +15,8 @@ from monitor.authoring.learning.left_out import RowLimit
 from monitor.authoring.policy_export import classifiers, table_files
 from monitor.authoring.policy_export.classifiers import of_classifier, opened_classifier
 from monitor.authoring.policy_export.convert import loaded
-from monitor.authoring.policy_export.observed_rows import ObservedRows, offered, rows_of_columns
 from monitor.authoring.policy_export.original import Anything, ExportRequest
+from monitor.authoring.policy_export.policy_columns import PolicyRows, offered, rows_of_columns
 from monitor.authoring.policy_export.row_functions import Answered, RowFunction
 from monitor.authoring.policy_export.stable_baselines import is_agent
 from monitor.authoring.policy_export.torch_modules import is_module
@@ -85,7 +85,7 @@ class GivenPolicy:
         """Whether the policy sees columns of the recordings, and not the number of a state."""
         return self.function is not None or bool(self.seen)
 
-    def chosen(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
+    def chosen(self, rows: PolicyRows, model: MDP, limit: RowLimit) -> Answered:
         """Return the choices of a function or a classifier on rows. `model`: gives the actions. Raises PolicyError.
 
         `limit`: number of rows on which a function may fail.

@@ -13,7 +13,7 @@ from monitor.errors import InputError, PolicyError
 from monitor.model.action_names import number_in
 from monitor.model.encode import encode_action
 from monitor.model.mdp import MDP
-from monitor.model.recorded import recorded_inputs
+from monitor.model.recording_sentences import recorded_inputs
 from monitor.policy.draft import OutputKind
 from monitor.policy.export import table_onnx
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools
 from monitor.authoring.learning.left_out import RowLimit
-from monitor.authoring.policy_export.observed_rows import ObservedRows
 from monitor.authoring.policy_export.original import MEMORY, Anything
+from monitor.authoring.policy_export.policy_columns import PolicyRows
 from monitor.authoring.policy_export.policy_functions import answer_of
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
@@ -55,7 +55,7 @@ class RowFunction:
             f"all columns: {', '.join(offered)}"
         )
 
-    def tried(self, rows: ObservedRows) -> None:
+    def tried(self, rows: PolicyRows) -> None:
         """Call the function on rows.
 
         Raises PolicyError if it fails on most of the rows that have the values it reads.
@@ -65,12 +65,12 @@ class RowFunction:
         if failed and 2 * len(failed) > sum(each is not MISSING for each in said):
             raise failed[0]
 
-    def choices(self, rows: ObservedRows) -> set[object]:
+    def choices(self, rows: PolicyRows) -> set[object]:
         """Return the actions that the function chooses on rows, without those on which it fails."""
         said = [np.asarray(each) for n in range(len(rows)) if not isinstance(each := self._said(rows, n), PolicyError)]
         return {each.item() for each in said if each.shape == () and each.dtype.kind in "iufU"}
 
-    def answers(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
+    def answers(self, rows: PolicyRows, model: MDP, limit: RowLimit) -> Answered:
         """Return the function's results on rows: actions [k], or scores or probabilities [k, A].
 
         `model`: its actions, by number or name, are those that the function may return. The function is called once for
@@ -109,7 +109,7 @@ class RowFunction:
         values = np.stack([answers[n] for n in at[kept].tolist()])
         return Answered(rows[kept], values, tuple(notes), kept)
 
-    def _again(self, rows: ObservedRows, first: Mapping[int, int], answers: Mapping[int, AnyArray], model: MDP) -> None:
+    def _again(self, rows: PolicyRows, first: Mapping[int, int], answers: Mapping[int, AnyArray], model: MDP) -> None:
         """Raise PolicyError if the function returns another result when it is called again."""
         known = list(answers)
         for n in reversed(known[:: -(-len(known) // AGAIN) or 1]):
@@ -122,7 +122,7 @@ class RowFunction:
                     f"{MEMORY}"
                 )
 
-    def _answer(self, rows: ObservedRows, n: int, model: MDP) -> Any:  # noqa: ANN401 - an array, MISSING or an error
+    def _answer(self, rows: PolicyRows, n: int, model: MDP) -> Any:  # noqa: ANN401 - an array, MISSING or an error
         said = self._said(rows, n)
         if said is MISSING or isinstance(said, PolicyError):
             return said
@@ -131,7 +131,7 @@ class RowFunction:
         except PolicyError as error:
             return error
 
-    def _said(self, rows: ObservedRows, n: int) -> object:
+    def _said(self, rows: PolicyRows, n: int) -> object:
         """Return the function's result on a row; MISSING if it reads a missing value; a PolicyError if it fails."""
         names = self.columns or tuple(rows.columns)
         row = _Row({name: rows.columns[name][n] for name in names})
@@ -144,7 +144,7 @@ class RowFunction:
             return MISSING if lost else PolicyError(f"{self._row(rows, n)}: it failed ({explained(error)})")
         return MISSING if row.read else said
 
-    def _row(self, rows: ObservedRows, n: int) -> str:
+    def _row(self, rows: PolicyRows, n: int) -> str:
         names = self.columns or tuple(rows.columns)
         shown = ", ".join(f"{name}={rows.columns[name][n]!r:.40}" for name in names)
         how = "the columns" if self.columns else "a dict of all columns"
@@ -163,7 +163,7 @@ class Answered:
     `kept`: which of the given rows these are; None: all.
     """
 
-    rows: ObservedRows
+    rows: PolicyRows
     values: AnyArray
     notes: tuple[str, ...] = ()
     kept: Bools | None = None

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.dynamics.recorded_table import NearestState
+from monitor.authoring.dynamics.world_table import NearestState
 from monitor.authoring.proposal.hold import HOLDS, LONGEST, Guarded
 from monitor.authoring.proposal.measure import CandidateFormula
 from monitor.authoring.proposal.paths import RecordedPath

@@ -15,7 +15,7 @@ pytest.importorskip("sklearn")
 from monitor.authoring.dynamics.fitted_policy import fitted_policy
 from monitor.authoring.dynamics.label_forecasts import DRAWS, ForecastingWorld
 from monitor.authoring.dynamics.learned_world import Draft, Parts, split, unchanged
-from monitor.authoring.dynamics.recorded_table import recorded_table
+from monitor.authoring.dynamics.world_table import world_table
 from monitor.authoring.dynamics.steps import RecordedSteps, read_steps
 from monitor.authoring.learning.abstraction_scores import judged
 from monitor.authoring.learning.conditions import parsed
@@ -241,7 +241,7 @@ def test_a_table_over_recorded_states_is_the_world_between_them() -> None:
             assert label == "high"
             return np.asarray(x[:, 0] >= 19)
 
-    table, _ = recorded_table(Up(), steps, 0)  # type: ignore[arg-type]
+    table, _ = world_table(Up(), steps, 0)  # type: ignore[arg-type]
     assert table.states == 41
     for state in range(39):
         for action in (0, 1):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from monitor.authoring.learning import row_files
-from monitor.authoring.learning.record_rows import flat
+from monitor.authoring.learning.mapping_rows import flat
 from monitor.authoring.learning.row_files import RowFile, digest_of, open_rows
 from monitor.authoring.learning.text_rows import NO_MAP
 from monitor.errors import RecordingError

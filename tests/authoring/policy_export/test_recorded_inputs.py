@@ -20,7 +20,7 @@ from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.errors import ModelError
 from monitor.model import MDP, load_model
 from monitor.model.io import save_model
-from monitor.model.recorded import recorded_inputs
+from monitor.model.recording_sentences import recorded_inputs
 from monitor.policy.draft import draft_manifest
 from monitor.policy.onnx_policy import Actor, table_from_onnx
 from monitor.policy.table import as_table

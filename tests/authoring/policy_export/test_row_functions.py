@@ -16,8 +16,8 @@ from monitor.authoring.learning.left_out import RowLimit
 from monitor.authoring.learning.row_files import open_rows
 from monitor.authoring.policy_export.classifiers import of_classifier
 from monitor.authoring.policy_export.convert import on_first
-from monitor.authoring.policy_export.observed_rows import ObservedRows, observed_rows, offered
 from monitor.authoring.policy_export.original import ExportRequest
+from monitor.authoring.policy_export.policy_columns import PolicyRows, offered, policy_rows
 from monitor.authoring.policy_export.row_functions import RowFunction
 from monitor.authoring.policy_export.table_files import read_table
 from monitor.errors import PolicyError
@@ -32,7 +32,7 @@ MODEL = MDP.from_transitions(
     states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)], action_names=("stay", "go")
 )
 NONE = RowLimit.parsed("0")
-ROWS = ObservedRows({"cell": ("A1", "B2", "A1"), "carts": (2, 0, 2), "load": (0.5, 1.0, 0.5)}, ("cell",))
+ROWS = PolicyRows({"cell": ("A1", "B2", "A1"), "carts": (2, 0, 2), "load": (0.5, 1.0, 0.5)}, ("cell",))
 OFFERED = tuple(ROWS.columns)
 
 
@@ -71,7 +71,7 @@ def test_what_does_not_fit_names_the_columns() -> None:
         RowFunction.of(lambda cell: cell and "jump", OFFERED, "policy p").answers(ROWS, MODEL, NONE)
 
 
-HOLES = ObservedRows(
+HOLES = PolicyRows(
     {"cell": ("A1", None, "A1", "B2"), "carts": (2, 0, None, 0), "load": (0.5, 1.0, 0.5, None)},
     ("cell",),
     places=tuple(("log.csv", n) for n in (3, 4, 9, 10)),
@@ -135,7 +135,7 @@ def test_rows_of_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "r.csv").write_text("\n".join(["run,mode,load,heat,act,done", *lines]))
     roles = Roles(("mode", "heat"), "act", episode="run", terminated="done")
     assert offered(("run", "mode", "load", "heat", "act", "done"), roles) == ("run", "mode", "load", "heat")
-    rows = observed_rows([open_rows(tmp_path / "r.csv")], roles)
+    rows = policy_rows([open_rows(tmp_path / "r.csv")], roles)
     assert len(rows) == 39, "one lacks its state"
     assert rows.columns["mode"][:3] == ("a", "b", "a")
     assert rows.columns["load"][4:6] == (4, 6)
@@ -143,8 +143,8 @@ def test_rows_of_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(PolicyError, match=r"column 'mode' holds text such as 'a'; give a function of the columns, "
                                           r"def act\(mode, heat\)"):  # fmt: skip
         rows.numbers(("mode", "heat"), "policy p")
-    monkeypatch.setattr("monitor.authoring.policy_export.observed_rows.MOST", 10)
-    few = observed_rows([open_rows(tmp_path / "r.csv")], roles, lambda batch: np.arange(len(batch)) % 7 - 1)
+    monkeypatch.setattr("monitor.authoring.policy_export.policy_columns.MOST", 10)
+    few = policy_rows([open_rows(tmp_path / "r.csv")], roles, lambda batch: np.arange(len(batch)) % 7 - 1)
     assert 5 <= len(few) <= 10
     assert few.of is not None
     assert len(few.of) == len(few)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.authoring.learning.record_rows import RecordRows, flat
+from monitor.authoring.learning.mapping_rows import MappingRows, flat
 from monitor.authoring.learning.row_files import EmptyFileError
 from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Message
-from monitor.sidecar.recordings import open_recording
+from monitor.sidecar.recording_formats import open_recording
 from monitor.stream.decode import agent_of, decode
 from monitor.types.stream_events import Observation
 
@@ -18,7 +18,7 @@ OPEN: Final = 1 << 16
 """Number of episodes whose last step is remembered, so that steps delivered twice are dropped."""
 
 
-class RecordedRows(RecordRows):
+class RecordingRows(MappingRows):
     """Steps that a sidecar received, with columns `episode` (agent and episode), `seq`, `state`, `action` and so on.
 
     Messages that are not steps, and steps that arrived twice or late, are left out and counted in `dropped`.

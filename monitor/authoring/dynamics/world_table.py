@@ -35,7 +35,7 @@ class NearestState:
         return np.asarray(self._tree.query(x / self._spread)[1], np.int64)
 
 
-def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> tuple[MDP, Floats]:
+def world_table(world: LocationScale, steps: RecordedSteps, seed: int) -> tuple[MDP, Floats]:
     """Return the table [S <= 1,500], and the inputs [S, i] recorded with its states, with which its rows are computed.
 
     The table has the actions and labels of the world, and the states as observations [S, f].

@@ -32,7 +32,7 @@ def offered(names: Iterable[str], roles: Roles) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedRows:
+class PolicyRows:
     """Recorded rows, [n].
 
     Attributes:
@@ -52,7 +52,7 @@ class ObservedRows:
         """Return the number of rows."""
         return len(next(iter(self.columns.values()), ()))
 
-    def __getitem__(self, rows: Ints | Bools) -> ObservedRows:
+    def __getitem__(self, rows: Ints | Bools) -> PolicyRows:
         """Return some of the rows."""
         at = np.arange(len(self))[rows].tolist()
         columns = {name: tuple(values[n] for n in at) for name, values in self.columns.items()}
@@ -82,13 +82,13 @@ class ObservedRows:
         return places(len(self), model, "recorded rows", observations=self.numbers(names, where))
 
 
-def observed_rows(
+def policy_rows(
     sources: Sequence[RowFile],
     roles: Roles,
     state_of: Callable[[RowBatch], Ints] | None = None,
     first: int | None = None,
     also: Sequence[str] = (),
-) -> ObservedRows:
+) -> PolicyRows:
     """Return at most `MOST` rows of recordings, spread evenly over all. Rows without a state or an input are left out.
 
     `state_of`: returns the state of each row of a batch; negative: not known. `first`: return only this number of rows,
@@ -121,14 +121,14 @@ def observed_rows(
             held = {name: each[::2] for name, each in held.items()}
     columns = {name: tuple(each) for name, each in held.items()}
     found = None if state_of is None else np.array(of, np.int64)
-    return ObservedRows(columns, roles.state, roles.inputs, found, tuple(places))
+    return PolicyRows(columns, roles.state, roles.inputs, found, tuple(places))
 
 
-def rows_of_columns(columns: Mapping[str, AnyArray]) -> ObservedRows:
+def rows_of_columns(columns: Mapping[str, AnyArray]) -> PolicyRows:
     """Return `TRIED` rows of columns [n] that are spread evenly over all."""
     count = len(next(iter(columns.values()), ()))
     at = np.unique(np.linspace(0, count - 1, TRIED).astype(np.int64)) if count else np.zeros(0, np.int64)
-    return ObservedRows({name: tuple(_plain(values[at])) for name, values in columns.items()}, ())
+    return PolicyRows({name: tuple(_plain(values[at])) for name, values in columns.items()}, ())
 
 
 def _plain(values: AnyArray) -> list[object]:

@@ -18,7 +18,7 @@ from monitor.errors import RecordingError
 from monitor.memory import bounded
 
 
-class RecordRows:
+class MappingRows:
     """Rows that are read as records, each a map. Lists become columns `name[0]`, and maps become `name.key`.
 
     `taken`: number of bytes of the records so far.
@@ -62,7 +62,7 @@ class RecordRows:
         yield from untyped_batches(rows, wanted, self, begin)
 
 
-class JsonRows(RecordRows):
+class JsonRows(MappingRows):
     """File of JSON lines. Each line is a map."""
 
     def __init__(self, path: Path) -> None:
