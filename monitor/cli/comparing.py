@@ -127,7 +127,7 @@ def _judgement(each: Scored) -> str:
     return each.problems[0].brief + more
 
 
-def verdict_of(table: Sequence[Scored]) -> str:
+def choice_sentence(table: Sequence[Scored]) -> str:
     """Return a sentence that says which abstraction was chosen, and why."""
     from monitor.authoring.learning.abstraction_scores import chosen  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -149,4 +149,4 @@ def show_comparison(table: Sequence[Scored]) -> None:
     say("--abstraction auto: losses (negative log scores) of forecasts on held-out paths; 1: that of the frequency")
     for row in rows:
         say(("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip())
-    say(verdict_of(table))
+    say(choice_sentence(table))

@@ -38,15 +38,13 @@ HISTOGRAMS: Final = "Noise of held-out steps"
 def page_of(judgement: Judgement, title: str, scored: Sequence[Score], fits: int) -> Page:
     """Return the page of a report on a world. `fits`: number of further fits of the world to resampled episodes."""
     problems = judgement.problems
-    verdict = (
-        ["The world is not good enough:", *problems] if problems else ["The world is good enough by these checks."]
-    )
+    result = ["The world is not good enough:", *problems] if problems else ["The world is good enough by these checks."]
     band = f"a credible band, from {fits} fits to resampled episodes" if fits else "no credible band (--fits 0)"
     about = (
         f"Checked on {judgement.steps:,} held-out steps of {judgement.paths:,} paths, which the world was neither "
         f"fitted to nor chosen by. Answers have {band}."
     )
-    return Page(title, verdict, about, sections(judgement, scored), charts(judgement))
+    return Page(title, result, about, sections(judgement, scored), charts(judgement))
 
 
 def charts(judgement: Judgement) -> dict[str, str]:

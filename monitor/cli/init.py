@@ -162,7 +162,7 @@ def init(
 
 
 def _show(result: InitResult) -> None:
-    from monitor.cli.model_verdict import say_verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.quality_report import say_quality  # noqa: PLC0415 - keep `cfmon --help` light
 
     base = result.base
     counts = ", ".join(many(count, name.removesuffix("s")) for name, count in base.counts.items())
@@ -183,8 +183,8 @@ def _show(result: InitResult) -> None:
         say(f"  {line}")
     say(f"{result.folder / 'config.yaml'}: valid; formula {result.best.candidate.text}")
     say(f"{result.folder / 'takeover.yaml'}: {_takeover(result)}")
-    say(f"{result.folder / 'report.html'}, {result.folder / 'report.md'}: the verdict with all its numbers")
-    say_verdict("verdict", result.assessment)
+    say(f"{result.folder / 'report.html'}, {result.folder / 'report.md'}: how good the model is, with all numbers")
+    say_quality("quality", result.quality)
     say("next:")
     if result.sample:
         say(f"  cfmon replay {result.folder / 'config.yaml'} {result.folder / 'sample.rec'}")
@@ -200,15 +200,15 @@ REFUSED = (
 
 def _refuse(refused: RefusedError, *, as_json: bool) -> None:
     """Print how the model was made, and the reason why no formula is proposed."""
-    from monitor.cli.model_verdict import say_verdict, verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.quality_report import quality_lines, say_quality  # noqa: PLC0415 - keep `cfmon --help` light
 
-    found = refused.assessment
+    found = refused.quality
     if as_json:
-        print_json({"config": None, "notes": refused.notes, "verdict": verdict(found), "refused": True})
+        print_json({"config": None, "notes": refused.notes, "verdict": quality_lines(found), "refused": True})
         return
     for line in refused.notes:
         say(f"  {printable(line)}")
-    say_verdict("verdict", found)
+    say_quality("quality", found)
     say(REFUSED)
 
 
@@ -262,7 +262,7 @@ def _sentences(best: Measured) -> list[str]:
 
 
 def _document(result: InitResult) -> dict[str, Any]:
-    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.quality_report import quality_lines  # noqa: PLC0415 - keep `cfmon --help` light
 
     def plain(row: Measured) -> dict[str, Any]:
         return {
@@ -284,13 +284,13 @@ def _document(result: InitResult) -> dict[str, Any]:
         "model": str(result.folder / result.base.file),
         **result.base.counts,
         "notes": result.base.notes,
-        "verdict": verdict(result.assessment),
-        "refused": result.assessment.refused,
+        "verdict": quality_lines(result.quality),
+        "refused": result.quality.refused,
         "measured on": result.base.measured_on,
         "rule": result.rule,
         "chosen": plain(result.best),
         "candidates": [plain(row) for row in result.rows],
-        "rests_on": to_builtins(result.assessment.bases),
+        "rests_on": to_builtins(result.quality.bases),
         "hold": result.hold,
         "guards": [
             {"hold": row.hold, "steps": row.length, "unsafe": row.unsafe, "taken": row.taken} for row in result.guards

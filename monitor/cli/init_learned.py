@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from monitor.cli.abstractions import function_of
-from monitor.cli.comparing import verdict_of
+from monitor.cli.comparing import choice_sentence
 from monitor.cli.init_base import InitBase, InitRequest
 from monitor.cli.init_table import CountedTable, constant_fallback, counted, is_constant, learned_table
 from monitor.cli.init_world import WorldProposal, proposed_world, world_base
@@ -48,7 +48,7 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     else:
         assert table is not None
         base = learned_table(request, table, label, staging)
-        notes += [verdict_of(table.compared)] if table.compared else []
+        notes += [choice_sentence(table.compared)] if table.compared else []
         lacks = lacking(table.learner)
     base.given = given
     base.judge, base.problems = judge, (*lacks, *taken.problems)

@@ -17,9 +17,9 @@ from monitor.cli.output import progress, warned
 from monitor.errors import ConfigError, MonitorError, printable
 
 if TYPE_CHECKING:
-    from monitor.authoring.proposal.assessment import ModelQuality
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
+    from monitor.authoring.proposal.model_quality import ModelQuality
     from monitor.cli.init_base import InitBase, InitRequest
     from monitor.cli.report_page import ReportRow, ReportSection
     from monitor.types.verdicts import RestsOn
@@ -43,8 +43,8 @@ class InitResult:
 
     `base`: the model. `rows`: measurements of the candidates; `best`: the chosen one; `rule`: why it was chosen.
     `files`: names of the written files. `sample`: whether a recorded path with an alarm was written. `guards`: the
-    effect of a guard for each `hold`. `hold`: the proposed length of takeovers, if any. `assessment`: the verdict on
-    the model.
+    effect of a guard for each `hold`. `hold`: the proposed length of takeovers, if any. `quality`: of the
+    model.
     """
 
     folder: Path
@@ -56,18 +56,18 @@ class InitResult:
     sample: bool
     guards: Sequence[Guarded]
     hold: int | None
-    assessment: ModelQuality
+    quality: ModelQuality
 
 
 class RefusedError(Exception):
     """The model is no better than the base rate, so no formula is proposed.
 
-    `assessment`: the numbers. `notes`: sentences on how the model was made.
+    `quality`: the numbers. `notes`: sentences on how the model was made.
     """
 
-    def __init__(self, assessment: ModelQuality, notes: Sequence[str]) -> None:
+    def __init__(self, quality: ModelQuality, notes: Sequence[str]) -> None:
         super().__init__("no better than the base rate")
-        self.assessment, self.notes = assessment, notes
+        self.quality, self.notes = quality, notes
 
 
 def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
@@ -104,15 +104,15 @@ def prepared(request: InitRequest) -> InitResult:
 
 
 def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[], None]]:
-    from monitor.authoring.proposal.assessment import AlarmRates  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.proposal.hold import proposed  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.model_quality import AlarmRates  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.proposal.rules import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
 
     (staging / SETTINGS).write_text(request.record, "utf-8")
     base = simulated_table(request, staging) if request.simulator else learned_base(request, staging)
     base.write_nominal(request, staging)
     horizon = horizon_of(base.paths, base.unsafe)
-    found = _assessed(request, base, horizon)
+    found = _quality(request, base, horizon)
     if found.refused and not request.accept:
         raise RefusedError(found, base.notes)
     base.write_fallback(request, horizon, staging)
@@ -127,7 +127,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     with progress("replaying the chosen formula", total=total) as bar, warned():
         best = base.replayed(first, staging / "config.yaml", bar.at)
     found = replace(found, alarms=AlarmRates(best), horizon=best.candidate.horizon, bases=bases)
-    text = config_text(best, base, request.topic, no_bounds=no_bounds, doubt=found.doubt)
+    text = config_text(best, base, request.topic, no_bounds=no_bounds, doubt=found.worst_problem)
     (staging / "config.yaml").write_text(text, "utf-8")
     rows = [best if row is first else row for row in rows]
     with progress("comparing lengths of takeovers"):
@@ -155,14 +155,14 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
         sample=sample,
         guards=guards,
         hold=hold,
-        assessment=found,
+        quality=found,
     )
     return result, sampled
 
 
-def _assessed(request: InitRequest, base: InitBase, horizon: int) -> ModelQuality:
-    """Return the assessment of the model before any formula is measured."""
-    from monitor.authoring.proposal.assessment import ModelQuality  # noqa: PLC0415 - keep `cfmon --help` light
+def _quality(request: InitRequest, base: InitBase, horizon: int) -> ModelQuality:
+    """Return the quality of the model before any formula is measured."""
+    from monitor.authoring.proposal.model_quality import ModelQuality  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.proposal.rules import horizons  # noqa: PLC0415 - likewise
 
     assert base.judge is not None
@@ -181,7 +181,7 @@ def _assessed(request: InitRequest, base: InitBase, horizon: int) -> ModelQualit
 
 
 def _write_report(request: InitRequest, base: InitBase, found: ModelQuality, staging: Path) -> None:
-    from monitor.cli.model_verdict import page_of  # noqa: PLC0415 - likewise
+    from monitor.cli.quality_report import page_of  # noqa: PLC0415 - likewise
     from monitor.cli.report_page import write_page  # noqa: PLC0415 - keep `cfmon --help` light
 
     about = f"Formulas were measured on {base.measured_on}."

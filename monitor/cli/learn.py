@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.model_report import ModelReport
     from monitor.authoring.learning.tally import Tally
-    from monitor.authoring.proposal.assessment import ModelQuality
+    from monitor.authoring.proposal.model_quality import ModelQuality
     from monitor.model.mdp import MDP
 
 KEPT: Final = "a learned model keeps its columns, states and labels; learn a new one"
@@ -217,7 +217,7 @@ def _report(
     from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
     from monitor.cli.learn_report import about, charts, sections  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.model_verdict import page_of  # noqa: PLC0415 - likewise
+    from monitor.cli.quality_report import page_of  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:
@@ -230,20 +230,20 @@ def _report(
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())
             found = replace(found, distances=distances, farthest=learner.states.farthest)
-        verdict = _assessed(learner, holdout, found, whole=not compared)
-    page = page_of([("", verdict)], model.source, about(found), (sections(found, compared), charts(found)))
+        quality = _quality(learner, holdout, found, whole=not compared)
+    page = page_of([("", quality)], model.source, about(found), (sections(found, compared), charts(found)))
     write_page(page, paths)
     return list(found.problems)
 
 
-def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> ModelQuality:
-    """Return the verdict.
+def _quality(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> ModelQuality:
+    """Return the quality of the model.
 
     `whole`: judge on all folds; else on the first, the only one that a comparison of abstractions leaves unused.
     """
     from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise
-    from monitor.authoring.proposal.assessment import ModelQuality  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.model_quality import ModelQuality  # noqa: PLC0415 - likewise
 
     names = [label.name for label in learner.labels]
     first = next((label.name for label in learner.labels if label.unsafe), names[0] if names else None)

@@ -57,9 +57,9 @@ def sections(report: ModelReport, compared: Sequence[Scored]) -> list[ReportSect
         ("Prediction of the next state", PREDICTED, ("knows", *gains), list(map(_gain_row, report.simpler))),
     ]
     if compared:
-        from monitor.cli.comparing import HEAD, table_of, verdict_of  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.cli.comparing import HEAD, choice_sentence, table_of  # noqa: PLC0415 - keep `cfmon --help` light
 
-        found.insert(0, ("Abstractions compared", f"{COMPARED} {verdict_of(compared)}", HEAD, table_of(compared)))
+        found.insert(0, ("Abstractions compared", f"{COMPARED} {choice_sentence(compared)}", HEAD, table_of(compared)))
     if report.distances:
         distant = DISTANT.format(farthest=report.farthest)
         found.append(("Distances from the centres", distant, ("distance", "observations", "part"), _distances(report)))

@@ -15,7 +15,7 @@ STYLE: Final = """
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; color: #1a1a1a; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .2rem .8rem .2rem 0; text-align: left; }
 td { font-variant-numeric: tabular-nums; border-top: 1px solid #c8c8c8; } svg { max-width: 100%; height: auto; }
-.verdict { padding: .6rem 1rem; border-left: .4rem solid #005a8f; } .verdict.bad { border-color: #a63c00; }
+.result { padding: .6rem 1rem; border-left: .4rem solid #005a8f; } .result.bad { border-color: #a63c00; }
 @media (prefers-color-scheme: dark) { body { background: #14171a; color: #ececec; } td { border-color: #3d4349; } }
 """
 
@@ -28,12 +28,12 @@ ReportSection = tuple[str, str, ReportRow, list[ReportRow]]
 class Page:
     """A report.
 
-    `verdict`: a first sentence, then reasons if it is bad. `about`: which data the checks used. `charts`: heading of a
-    section -> SVG. `bad`: mark the verdict as bad even if it has no reasons.
+    `result`: a first sentence, then reasons if it is bad. `about`: which data the checks used. `charts`: heading of a
+    section -> SVG. `bad`: mark the result as bad even if it has no reasons.
     """
 
     title: str
-    verdict: Sequence[str]
+    result: Sequence[str]
     about: str
     sections: Sequence[ReportSection]
     charts: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def write_page(page: Page, paths: Sequence[Path]) -> None:
 
 
 def _markdown(page: Page) -> str:
-    first, *problems = page.verdict
+    first, *problems = page.result
     lines = [f"# {page.title}", "", f"**{first}**", "", *[f"- {each}" for each in problems], "" if problems else None]
     lines += [page.about, ""]
     for heading, text, head, rows in page.sections:
@@ -67,12 +67,12 @@ def _markdown(page: Page) -> str:
 
 
 def _html(page: Page) -> str:
-    first, *problems = page.verdict
+    first, *problems = page.result
     items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
     bad = " bad" if problems or page.bad else ""
     body = [
         f"<h1>{escape(page.title)}</h1>",
-        f'<div class="verdict{bad}"><strong>{escape(first)}</strong><ul>{items}</ul></div>',
+        f'<div class="result{bad}"><strong>{escape(first)}</strong><ul>{items}</ul></div>',
         f"<p>{escape(page.about)}</p>",
     ]
     for heading, text, head, rows in page.sections:

@@ -15,8 +15,8 @@ from monitor.errors import InputError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.arrays import Bools
-    from monitor.authoring.proposal.assessment import ModelQuality
     from monitor.authoring.proposal.belief_calibration import BeliefCalibration, BeliefRecord
+    from monitor.authoring.proposal.model_quality import ModelQuality
     from monitor.authoring.proposal.paths import Shown
     from monitor.authoring.proposal.replayed import AvoidedEvent, Replay
     from monitor.sidecar.config.load import Loaded
@@ -52,11 +52,11 @@ def report(
     better than the base rate, or if the belief is wrong.
     """
     from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.model_verdict import (  # noqa: PLC0415 - likewise
+    from monitor.cli.quality_report import (  # noqa: PLC0415 - likewise
         belief_about,
         belief_sentence,
         page_of,
-        say_verdict,
+        say_quality,
         with_belief,
     )
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
@@ -101,7 +101,7 @@ def report(
         if belief is not None:
             say(belief_sentence(belief))
         for name, each in found:
-            say_verdict(name, each)
+            say_quality(name, each)
         for path in out or []:
             say(str(path))
     if any(each.refused for _, each in found) or (belief is not None and not belief.calibrated):
@@ -164,8 +164,8 @@ def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Ins
 def _assessed(
     spec: FormulaSpec, event: AvoidedEvent | None, replay: Replay, loaded: Loaded, bases: Mapping[str, RestsOn]
 ) -> ModelQuality:
-    """Return the verdict on a formula. `bases`: the recordings on which the formula's values rest."""
-    from monitor.authoring.proposal.assessment import ModelQuality  # noqa: PLC0415 - keep `cfmon --help` light
+    """Return the quality of the model and of a formula. `bases`: the recordings on which the formula's values rest."""
+    from monitor.authoring.proposal.model_quality import ModelQuality  # noqa: PLC0415 - keep `cfmon --help` light
 
     if event is None:
         problem = "its goal is not of the form P>=p [ G<=h CONDITION ], so what its alarms warn of is not known"
@@ -208,12 +208,12 @@ def _unsafe(event: AvoidedEvent, states: Sequence[Any], loaded: Loaded) -> tuple
 def _document(name: str, found: ModelQuality) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - likewise
+    from monitor.cli.quality_report import quality_lines  # noqa: PLC0415 - likewise
 
     counts = None if found.alarms is None else found.alarms.measured
     return {
         "formula": name,
-        "verdict": verdict(found),
+        "verdict": quality_lines(found),
         "refused": found.refused,
         "forecasts": [asdict(each) for each in found.skills],
         "alarms": None

@@ -62,7 +62,7 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
         "nominal: ESTIMATED",
         "fallback: a SUGGESTION",
         "held-out recordings",
-        "verdict: Good enough. Forecasts of 'overflow' within",
+        "quality: Good enough. Forecasts of 'overflow' within",
         "From the start, 'fallback' rests on ",
         "chosen (*)",
         "cfmon run tank",
@@ -107,7 +107,7 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     asked = ("--recordings", "chance.csv", "--unsafe", "burst: done", "--steps", "100")
     code, out, err = cfmon("init", "chance", *asked)
     assert (code, faults(err)) == (1, "")
-    assert "verdict: No better than the base rate, as far as these recordings show. Forecasts of 'burst' within" in out
+    assert "quality: No better than the base rate, as far as these recordings show. Forecasts of 'burst' within" in out
     assert "--abstraction auto" in out
     assert "--accept-model" in out
     code, out, _ = cfmon("init", "chance", *asked, "--json")
@@ -115,7 +115,7 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     assert not (tmp_path / "chance").exists()
     code, out, err = cfmon("init", "chance", *asked, "--accept-model")
     assert (code, faults(err)) == (0, "")
-    assert "verdict: No better than the base rate, " in out
+    assert "quality: No better than the base rate, " in out
     assert (tmp_path / "chance" / "config.yaml").exists()
     code, out, err = cfmon("model", "learn", "chance.csv", "-o", "m.npz", "--unsafe", "burst: level >= 3")
     assert (code, "m.npz: the abstraction is NOT good enough" in out) == (0, True)
@@ -144,7 +144,7 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
         "init", "t", "--recordings", str(steps), "--unsafe", "burst: level > 11", *BINS, "--steps", "300"
     )
     assert code == 0
-    assert "verdict: NOT good enough." in out
+    assert "quality: NOT good enough." in out
     assert "Not judged: forecasts, as 'burst' always or never happens" in out
     assert "\n  burst: its condition holds in no row" in out, "as `cfmon model learn` says"
     assert "WARNING: no step of the paths measured enters 'burst'" in out

@@ -166,7 +166,7 @@ def test_a_world_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     asked = ("init", "t", "--recordings", "steps.csv", "--unsafe", "high: x >= 1.5", "--dynamics", "--steps", "60")
     code, out, _ = cfmon(*asked)
     assert code == 1
-    assert "verdict: No better than the base rate, as far as these recordings show. Forecasts of 'high'" in out
+    assert "quality: No better than the base rate, as far as these recordings show. Forecasts of 'high'" in out
     assert "  a world with numbers, learned from 760 steps: " in out
     assert "--accept-model" in out
     assert not (tmp_path / "t").exists()

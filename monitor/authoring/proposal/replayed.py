@@ -16,8 +16,8 @@ import numpy as np
 from monitor.arrays import Bools
 from monitor.authoring.learning.cross_fitting import ForecastJudge
 from monitor.authoring.learning.forecast_skill import EXACT, ForecastSet, ForecastSkill
-from monitor.authoring.proposal.assessment import AlarmRates
 from monitor.authoring.proposal.measure import CandidateFormula, FormulaTrace, summary_of
+from monitor.authoring.proposal.model_quality import AlarmRates
 from monitor.authoring.proposal.paths import RecordedPath, Shown, outcomes_of
 from monitor.errors import InputError
 from monitor.logic import Formula, parse, print_formula

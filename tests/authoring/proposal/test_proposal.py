@@ -13,7 +13,6 @@ from monitor.authoring.learning.holdout import HELD, HeldOut
 from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.authoring.learning.state_codes import code_of
 from monitor.authoring.learning.states import States
-from monitor.authoring.proposal.assessment import AlarmRates
 from monitor.authoring.proposal.measure import (
     CandidateFormula,
     FormulaTrace,
@@ -25,6 +24,7 @@ from monitor.authoring.proposal.measure import (
     summary_of,
     take,
 )
+from monitor.authoring.proposal.model_quality import AlarmRates
 from monitor.authoring.proposal.paths import (
     RecordedPath,
     first_steps,

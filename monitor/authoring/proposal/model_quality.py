@@ -1,4 +1,4 @@
-"""Quality of a model and of the formula proposed on it: the numbers of the verdict at the end of `cfmon init`."""
+"""Quality of a model and of the formula proposed on it: the numbers at the end of `cfmon init`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ModelQuality:
         return not self.reasons and not self.refused and (main is None or (main.better and main.calibrated))
 
     @property
-    def doubt(self) -> str:
+    def worst_problem(self) -> str:
         """The worst problem of the model, without the advice on it; "" if there is no problem."""
         if self.good:
             return ""

@@ -1,4 +1,4 @@
-"""The verdict of `cfmon init`, `cfmon model learn --report` and `cfmon report`, in words and numbers, and as a page."""
+"""Quality of a model in words and numbers, for `cfmon init`, `cfmon model learn --report` and `cfmon report`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from monitor.errors import printable
 if TYPE_CHECKING:
     from monitor.authoring.learning.forecast_skill import ForecastSkill
     from monitor.authoring.learning.model_report import Gain
-    from monitor.authoring.proposal.assessment import AlarmRates, ModelQuality
     from monitor.authoring.proposal.belief_calibration import BeliefCalibration
+    from monitor.authoring.proposal.model_quality import AlarmRates, ModelQuality
     from monitor.statistics.calibration import ReliabilityBin
     from monitor.statistics.clusters import Estimate
 
@@ -49,8 +49,8 @@ PAST: Final = (
 )
 
 
-def verdict(found: ModelQuality) -> list[str]:
-    """Return the verdict in sentences, followed by further problems of the model."""
+def quality_lines(found: ModelQuality) -> list[str]:
+    """Return the quality in sentences, followed by further problems of the model."""
     main = found.main
     word = _refusal(main) if found.refused else "Good enough." if found.good else "NOT good enough."
     if main is None and found.good:
@@ -69,9 +69,9 @@ def verdict(found: ModelQuality) -> list[str]:
     return [" ".join(parts), *found.reasons]
 
 
-def say_verdict(name: str, found: ModelQuality) -> None:
-    """Print the name with the verdict, and below it further problems of the model."""
-    first, *more = verdict(found)
+def say_quality(name: str, found: ModelQuality) -> None:
+    """Print the name with the quality, and below it further problems of the model."""
+    first, *more = quality_lines(found)
     say(f"{printable(name)}: {printable(first)}")
     for line in more:
         say(f"  {printable(line)}")
@@ -83,9 +83,9 @@ def page_of(
     about: str,
     more: tuple[Sequence[ReportSection], Mapping[str, str]] = ((), {}),
 ) -> Page:
-    """Return a page with the verdicts under their names, and then the sections and charts of `more`.
+    """Return a page with the quality of each formula under its name, and then the sections and charts of `more`.
 
-    If there is a single verdict, its name is left out.
+    If there is a single one, its name is left out.
     """
     lines: list[str] = []
     problems: list[str] = []
@@ -93,7 +93,7 @@ def page_of(
     charts: dict[str, str] = {}
     for name, each in found:
         prefix = f"{name}: " if len(found) > 1 else ""
-        first, *reasons = verdict(each)
+        first, *reasons = quality_lines(each)
         lines.append(prefix + first)
         problems += [prefix + reason for reason in reasons]
         for heading, drawing in _charts(each).items():
@@ -120,11 +120,11 @@ def belief_sentence(found: BeliefCalibration) -> str:
 
 
 def with_belief(page: Page, found: BeliefCalibration) -> Page:
-    """Return the page of verdicts, with the comparison of the belief with true states before them."""
-    first, *more = page.verdict
+    """Return the page on quality, with the comparison of the belief with true states before them."""
+    first, *more = page.result
     sections = [belief_section(found), *page.sections]
     bad = page.bad or not found.calibrated
-    return replace(page, verdict=[f"{belief_sentence(found)} {first}", *more], sections=sections, bad=bad)
+    return replace(page, result=[f"{belief_sentence(found)} {first}", *more], sections=sections, bad=bad)
 
 
 def belief_about(found: BeliefCalibration) -> str:
@@ -181,7 +181,7 @@ def _sections(found: ModelQuality) -> list[ReportSection]:
 
 
 def _refusal(one: ForecastSkill | None) -> str:
-    """Return the first words of a verdict that proposes no formula."""
+    """Return the first words of a result without a proposed formula."""
     from monitor.authoring.learning.forecast_skill import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     only_ends = one is not None and one.log_gain.low > WORTH
