@@ -15,8 +15,8 @@ pytest.importorskip("sklearn")
 from monitor.authoring.dynamics.fitted_policy import fitted_policy
 from monitor.authoring.dynamics.label_forecasts import DRAWS, ForecastingWorld
 from monitor.authoring.dynamics.learned_world import Draft, Parts, split, unchanged
-from monitor.authoring.dynamics.world_table import world_table
 from monitor.authoring.dynamics.steps import RecordedSteps, read_steps
+from monitor.authoring.dynamics.world_table import world_table
 from monitor.authoring.learning.abstraction_scores import judged
 from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.holdout import held_out
