@@ -104,7 +104,7 @@ class ObservedPath(NamedTuple):
         return ObservedPath(self.path[first:], self.terminated, self.acted[first:])
 
 
-class DrawnValues(Protocol):
+class DrawValues(Protocol):
     """Exact values on one drawn model, with the worst or the best case for unknown outcomes."""
 
     def value(self, change: InterventionRef, measure: Measure, observed: ObservedPath, first: int) -> float:
@@ -129,7 +129,7 @@ class LearnedModel(Protocol):
         """Return the value of a measure if it is the same on every path, else None."""
         ...
 
-    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawnValues, DrawnValues]:
+    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawValues, DrawValues]:
         """Return the values on a drawn model in the worst and in the best case. `models`: the drawn other models."""
         ...
 
@@ -151,7 +151,7 @@ class LearnedTable:
         """Size of the value tables so far."""
         return self.evaluators.table_bytes
 
-    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawnValues, DrawnValues]:
+    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawValues, DrawValues]:
         """As in `LearnedModel`."""
         policies = self.evaluators.policies
         low, high = (
@@ -188,7 +188,7 @@ class PosteriorValues:
         self._split: dict[Measure, Measure] = {}
 
     @cached_property
-    def draws(self) -> list[tuple[DrawnValues, DrawnValues]]:
+    def draws(self) -> list[tuple[DrawValues, DrawValues]]:
         """The values on the drawn models, in the worst and in the best case, made when they are first needed.
 
         Raises LimitError if all drawn models together would be too large.
@@ -235,7 +235,7 @@ class PosteriorValues:
         pairs = [[side.value(*given) for side in drawn] for drawn in self._affordable()]
         return Samples(*np.array(pairs).T)
 
-    def _affordable(self) -> Sequence[tuple[DrawnValues, DrawnValues]]:
+    def _affordable(self) -> Sequence[tuple[DrawValues, DrawValues]]:
         size = self._learned.table_bytes * len(Sides._fields) * self.settings.draws
         if size > MAX_TABLES:
             raise LimitError(
@@ -250,7 +250,7 @@ class PosteriorValues:
         others: Mapping[str, MDP],
         streams: Mapping[str, Iterator[Floats]],
         emissions: Emissions | None,
-    ) -> tuple[DrawnValues, DrawnValues]:
+    ) -> tuple[DrawValues, DrawValues]:
         """Return the values on one draw."""
         rows = {name: next(stream) for name, stream in streams.items()}
         models = {name: replace(other, probabilities=rows[name]) for name, other in others.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from monitor.errors import LimitError, PathError
-from monitor.evaluation.credible import DrawnValues, ObservedPath
+from monitor.evaluation.credible import DrawValues, ObservedPath
 from monitor.exact.sides import Sides
 from monitor.hidden.filtering import Weights
 from monitor.hidden.hidden_checker import HiddenChecker
@@ -37,7 +37,7 @@ class LearnedHidden:
         """Size of the value tables so far."""
         return self._tables()
 
-    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawnValues, DrawnValues]:
+    def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawValues, DrawValues]:
         """Return the values on a drawn model in the worst and in the best case. Raises LimitError."""
         if any(isinstance(reader, RecurrentReader) for reader in self._policies.values()):
             raise LimitError(NO_NETWORKS.removeprefix("no credible band: "))
