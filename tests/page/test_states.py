@@ -312,6 +312,8 @@ def test_why_of_an_alarm_that_is_over_says_first_that_there_is_nothing_to_do(
     )
     assert page.locator("#why p:visible").first.get_attribute("id") == "why-over"
     assert over.locator("a").get_attribute("href") == "agent?name=robot-danger"
+    assert page.locator("#why .facts dt", has_text="at its end").count() == 1
+    assert not page.locator("#why .runbook").is_visible()
     later = "The picture ends at this step; what came later is on the agent's page."
     assert page.locator("#why-moment + p").inner_text() == later
     assert accessible(page) == []
@@ -330,3 +332,18 @@ def test_why_of_an_alarm_that_fires_does_not_say_that_it_is_over(page: Page) -> 
     page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
     assert page.locator("#why-summary").is_visible()
     assert not page.locator("#why-over").is_visible()
+    assert page.locator("#why .runbook").is_visible()
+
+
+def test_why_of_a_blind_alarm_says_of_its_numbers_that_they_are_the_last_known_ones(
+    page: Page, scene: Scene, served: str
+) -> None:
+    [alarm] = scene.board.found(scene.asked(state="firing"))
+    page.route("**/api/alarms*", lambda route: route.fulfill(json=[{**alarm, "blind": "stale"}]))
+    page.goto(f"{served}/alarms")
+    page.locator("#list button").click()
+    names = page.locator("#why .facts dt").all_inner_texts()
+    values = [name for name in names if "nominal" in name]
+    assert values
+    assert all(name.startswith("last known, ") for name in values)
+    assert "when it fired → worst → last known" in names

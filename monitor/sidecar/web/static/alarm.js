@@ -74,8 +74,8 @@ function lasted(alarm) {
 }
 
 // How the value went: name and numbers. An alarm of an earlier version does not say the worst.
-function course({ state, threshold, fired, worst, value }) {
-  const end = state === "firing" ? "now" : "at its end";
+function course({ state, blind, threshold, fired, worst, value }) {
+  const end = state !== "firing" ? "at its end" : blind ? "last known" : "now";
   return [`when it fired → worst → ${end}`, threshold === null ? "" : [fired.value, worst, value].map((each) => number(each) || "unknown").join(" → ")];
 }
 
@@ -151,7 +151,8 @@ function makeExplanation() {
     over.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);
-    facts.render([...values(alarm), ["required", required(alarm.threshold)], course(alarm), ["step", String(alarm.seq)]]);
+    const known = values(alarm).map(([name, text]) => [alarm.state === "firing" && alarm.blind ? `last known, ${name}` : name, text]);
+    facts.render([...known, ["required", required(alarm.threshold)], course(alarm), ["step", String(alarm.seq)]]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
