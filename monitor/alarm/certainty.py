@@ -35,12 +35,15 @@ class Certainty:
         self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
         self._brevity, self._places = subject.brevity, places
 
-    def sure(self, blind: BlindReason | None) -> str:
-        """Return a sentence on how certain the answer is, with a note on hardly recorded pairs; empty while blind."""
-        sure = self._sure(blind)
+    def sure(self, blind: BlindReason | None, *, of_both: bool = False) -> str:
+        """Return a sentence on how certain the answer is, with a note on hardly recorded pairs; empty while blind.
+
+        `of_both`: whether the counterfactual value stands beside it, as in a picture.
+        """
+        sure = self._sure(blind, of_both=of_both)
         return sure and sure + self._hardly()
 
-    def _sure(self, blind: BlindReason | None) -> str:
+    def _sure(self, blind: BlindReason | None, *, of_both: bool) -> str:
         """Return in a few words how certain the answer is; empty while blind, because blind means uncertain."""
         verdict = self._verdict
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
@@ -55,10 +58,11 @@ class Certainty:
             return "Exact for this model"
         stable = "stable " if verdict.causal_model == "stable" else ""
         if verdict.outcome is not None and verdict.quantities[0].robust is not False:
-            # The own value and the advice: causal models may disagree only on the counterfactual value, in the details.
-            return (
-                f"Same in every {stable}model" if self._brevity else f"These numbers hold in every {stable}causal model"
-            )
+            # The own value and the advice. Causal models may disagree on the counterfactual value only.
+            if of_both and not verdict.robust:
+                return f"Causal models disagree on {self._subject.named(self._basis()[0])}"
+            words = "Same in every {}model" if self._brevity else "These numbers hold in every {}causal model"
+            return words.format(stable)
         if not verdict.robust:
             return f"Not certain: {'' if self._brevity else 'other causal '}models disagree"
         return f"Every {stable}{'' if self._brevity > 1 else 'causal '}model agrees"

@@ -166,7 +166,7 @@ def _parts(
         *_why(blind),
     ]
     return _Parts(
-        tuple(part for part in (*lead, certainty.sure(blind)) if part),
+        tuple(part for part in (*lead, certainty.sure(blind, of_both=state == "fired")) if part),
         tuple(part for part in details if part),
     )
 

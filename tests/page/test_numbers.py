@@ -150,7 +150,8 @@ def values(shown: dict[str, Any]) -> dict[str, str]:
 def beside(formula: dict[str, Any]) -> str:
     """What is said beside the word of the state."""
     if formula["blind"]:
-        return f"alarm was {formula['alarm']}" if formula["state"] == "blind" else "blind"
+        before = "no alarm" if formula["alarm"] == "clear" else formula["alarm"]
+        return f"before: {before}" if formula["state"] == "blind" else "blind"
     return f"verdict: {formula['outcome']}" if formula["outcome"] else "between episodes"
 
 
@@ -367,7 +368,7 @@ def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) 
         doubted and "IN DOUBT: its transitions contradict the model",
         deviates and "NOT ITS POLICY: its actions differ from it",
     ]
-    return "; ".join(filter(None, against))
+    return f"{'; '.join(filter(None, against))} What to do"  # the link is hidden unless the formula is blind
 
 
 def check_overview(page: Page, told: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, kee
     assert "required. " in text
     assert "fallback" in text
     blind = page.locator("#agents tr", has_text="robot-blind")
-    assert "blind\nalarm was clear" in blind.inner_text()
+    assert "blind\nbefore: no alarm" in blind.inner_text()
     says = blind.locator("td[data-label='says']").inner_text()
     assert re.match(r"blind since 20\d\d-\d\d-\d\d [\d:]{8} [^;]+; .*seq", says)
     assert "fit the model" not in page.locator("#doubt-model").inner_text(), "it is not tested"

@@ -160,7 +160,9 @@ def test_an_alarm_that_fires_again_does_not_hide_the_one_before(
 def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     row = page.locator("#agents tr", has_text="robot-blind")
     assert row.locator("td[data-label='alarm']").inner_text() == "blind"
-    assert row.locator("td[data-label='verdict']").inner_text() == "alarm was clear"
+    assert row.locator("td[data-label='verdict']").inner_text() == "before: no alarm"
+    said = row.locator("td[data-label='says']")
+    assert said.get_by_role("link", name="What to do").get_attribute("href") == "runbooks/CfmonFormulaBlind"
     assert "some formulas are blind" in page.locator("#firing-none").inner_text()
 
 

@@ -218,6 +218,7 @@ def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> N
             "words": "steps are missing",
             "detail": "seq 3 did not come",
             "complete": False,
+            "runbook": "runbooks/CfmonFormulaBlind",
             "formulas": ["watch"],
         }
     ]

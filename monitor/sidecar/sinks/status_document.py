@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from monitor.alarm.blindness import BLIND_WORDS, COMPLETE
+from monitor.alarm.blindness import BLIND_WORDS, BLINDNESS, COMPLETE
 from monitor.alarm.figures import effect_of, other, own
 from monitor.alarm.message import alert_bands, json_bytes, known_profile, plain_message, refreshed_payload, rfc3339
 from monitor.alarm.recourse_sentences import alert_recourse, instead
@@ -224,6 +224,7 @@ def blind_groups(agents: dict[str, AgentStatus]) -> list[dict[str, Any]]:
             if row.blind is not None and row.blind.reason is not None:
                 reason = row.blind.reason
                 words = {"words": BLIND_WORDS[reason], "detail": row.blind.detail, "complete": reason in COMPLETE}
+                words |= {"runbook": f"runbooks/{BLINDNESS[reason].alert}"}
                 group = groups.setdefault((name, reason), {"agent": name, "reason": reason, **words, "formulas": []})
                 group["formulas"].append(formula)
     return list(groups.values())

@@ -3,7 +3,7 @@ import {
   POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
   moment, part, put, repeatsOf, required, sync, tell, values, verdictOf,
 } from "./common.js";
-import { makeAlarm, makeProfile } from "./alarm.js";
+import { makeAlarm, makeProfile, makeRunbook } from "./alarm.js";
 import { makeBands } from "./bands.js";
 import { WINDOW, axesOf, makeChart } from "./charts.js";
 import { makeRecourse } from "./recourse.js";
@@ -16,12 +16,12 @@ document.title = `${name} · Counterfactual monitor`;
 
 function makeFormula({ formula: { name: title } }) {
   const [shape, word, since, summary, details] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails()];
-  const [numbers, facts] = [makeFacts(), makeFacts()];
+  const [runbook, numbers, facts] = [makeRunbook(), makeFacts(), makeFacts()];
   const [chart, text] = [makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
   const more = makeMore(facts, details, ...parts, element("p", "quiet", text));
-  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, numbers, chart, more);
+  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, runbook, numbers, chart, more);
   card.id = `formula-${title}`;
   card.more = more;
   return part(card, ({ formula, alarms, axes }) => {
@@ -32,6 +32,8 @@ function makeFormula({ formula: { name: title } }) {
     word.className = `word-${formula.state}`;
     put(since, sinceOf(formula, alarms, axes.to));
     summary.render(formula.summary || "No verdict: between episodes.");
+    card.classList.toggle("firing", formula.state === "firing");
+    runbook.render(alarms.find(({ state }) => state === "firing") ?? {});
     details.render(formula.details);
     numbers.render([...values(formula), ["required", required(formula.threshold)]]);
     facts.render(factsOf(formula));

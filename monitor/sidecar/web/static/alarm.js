@@ -49,7 +49,7 @@ export function makeAlarm() {
 }
 
 // The link to the runbook; nothing is to be done for an alarm that is known to be over.
-function makeRunbook() {
+export function makeRunbook() {
   const link = element("a", "runbook", "What to do");
   link.target = "_blank";
   link.rel = "noreferrer";
@@ -144,10 +144,10 @@ function makeExplanation() {
   return part(dialog, (alarm) => {
     shape.render(SHAPES[alarm.state]);
     title.className = `word-${alarm.state}`;
-    put(word, `${wordOf(alarm)} · ${alarm.formula.name} · ${alarm.agent}`);
+    put(word, [wordOf(alarm), ...(alarm.state === "firing" && alarm.blind ? ["BLIND"] : []), alarm.severity, alarm.formula.name, alarm.agent].join(" · "));
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
-    put(times, lasted(alarm));
+    put(times, [lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
     over.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);

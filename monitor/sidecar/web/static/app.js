@@ -3,7 +3,7 @@ import {
   POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf,
   required, sync, tell, verdictOf,
 } from "./common.js";
-import { makeAlarm } from "./alarm.js";
+import { makeAlarm, makeRunbook } from "./alarm.js";
 import { widest } from "./bands.js";
 import { makeLane, makeTrace } from "./charts.js";
 
@@ -93,13 +93,14 @@ function makeRow() {
     row.append(cells[name]);
   }
   const [page, shape, word, value, band] = [element("a", "page"), makeShape(), element("span"), element("span"), element("small", "band")];
-  const [trace, why] = [makeTrace(), element("a", "page", "Why?")];
+  const [trace, why, saying, runbook] = [makeTrace(), element("a", "page", "Why?"), element("span"), makeRunbook()];
   cells.agent.append(page);
   cells.alarm.append(shape, word);
   cells.value.append(value, band);
   cells["last values"].append(trace);
   cells.why.append(why);
-  return part(row, ({ agent, formula, alarms, says, now }) => {
+  cells.says.append(saying, " ", runbook);
+  return part(row, ({ agent, formula, alarms, says, todo, now }) => {
     row.dataset.state = formula.state;
     put(page, agent.name);
     page.href = agentPage(agent.name);
@@ -118,7 +119,8 @@ function makeRow() {
     put(cells["last message"], ago(agent.last_message, now));
     why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
     why.setAttribute("aria-label", `Why? Explain ${formula.name} of ${agent.name}`);
-    put(cells.says, says);
+    put(saying, says);
+    runbook.render({ runbook: todo, state: "unknown" });
   });
 }
 
@@ -126,12 +128,12 @@ function makeRow() {
 // why it fires is said above.
 function rowsOf(told) {
   const alarms = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
-  const words = new Map(told.blind.map((group) => [group.reason, group.words]));
+  const about = new Map(told.blind.map((group) => [group.reason, group]));
   return told.agents.flatMap((agent) => agent.formulas.map((formula) => {
     const name = `${agent.name} ${formula.name}`;
-    const says = [blindSince(formula), formula.blind && (formula.detail || words.get(formula.blind)), agent.doubt.doubted && "IN DOUBT: its transitions contradict the model",
+    const says = [blindSince(formula), formula.blind && (formula.detail || about.get(formula.blind)?.words), agent.doubt.doubted && "IN DOUBT: its transitions contradict the model",
       agent.deviation.notable && "NOT ITS POLICY: its actions differ from it"];
-    return { name, agent, formula, alarms: alarms.get(name) ?? [], says: says.filter(Boolean).join("; "), now: told.now };
+    return { name, agent, formula, alarms: alarms.get(name) ?? [], says: says.filter(Boolean).join("; "), todo: formula.blind && about.get(formula.blind)?.runbook, now: told.now };
   }));
 }
 
@@ -214,7 +216,7 @@ function describeSystem(told, lost) {
   const untested = doubt.model.doubted === null && !others;
   const about = `${aboutModel(doubt.model)}${others && ` Below: ${others}.`}`;
   sayOf("model", "doubt-model", doubt.model.doubted === true || Boolean(others), about, lost || (untested && "the model has not been tested against any step yet"));
-  const longest = lag && `${lag.seconds.toFixed(2)} s at most, of the messages that arrive (${lag.agent})`;
+  const longest = lag && `${lag.seconds.toFixed(2)} s at most, of the messages that arrive${lag.seconds > SLOW ? ` (${lag.agent})` : ""}`;
   sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && "no step with a time yet"));
 }
 

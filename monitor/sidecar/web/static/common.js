@@ -235,7 +235,7 @@ export function fromNow({ value, alternative, profile = [] }) {
 export function values(formula) {
   const name = formula.alternative ? `nominal vs ${formula.alternative.name}` : "value";
   const [asked, later] = [figures(formula), fromNow(formula)];
-  return later ? [[`looking back: ${name}`, asked], [`from now: ${name}`, later]] : [[name, asked]];
+  return later ? [[`from now: ${name}`, later], [`looking back: ${name}`, asked]] : [[name, asked]];
 }
 
 // The states of a formula; those that need somebody come first.
@@ -251,7 +251,7 @@ export const between = (bounds) => (bounds ? `${number(bounds[0])} to ${number(b
 
 // What is known beside the state: why there is no verdict, or the verdict. While a formula is blind, its alarm is what it was.
 export function verdictOf({ state, blind, alarm, outcome }) {
-  if (blind) return state === "blind" ? `alarm was ${alarm}` : "blind";
+  if (blind) return state === "blind" ? `before: ${alarm === "clear" ? "no alarm" : alarm}` : "blind";
   return outcome ? `verdict: ${outcome}` : "between episodes";
 }
 
