@@ -137,7 +137,7 @@ def test_the_keyboard_reaches_everything_and_an_update_does_not_take_its_place_a
     assert page.evaluate("document.activeElement.textContent") == "Skip to the alarms"
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Why?"
+    assert page.evaluate("document.activeElement.textContent") == "What to do"
     page.evaluate("window.was = document.activeElement")
     scene.step("robot-danger", 31)
     expect(page.locator("#agents tr").first.locator("td").nth(7)).to_have_text("12", timeout=SOON)
