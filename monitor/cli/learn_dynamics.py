@@ -158,10 +158,13 @@ def learned_world(
     from monitor.authoring.dynamics.odd_readings import odd_readings  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.state_codes import MAX_LABELS  # noqa: PLC0415 - likewise
 
     found = _feature_labels(roles, labels, sources[0].names())
     flagged = [part for label in found for part in label.parts]
     conditions = [*flagged, *(label.condition for label in found)]
+    if len(conditions) > MAX_LABELS:
+        raise ModelError(f"{len(conditions)} labels and flags in labels are more than {MAX_LABELS}")
     with progress("reading the recordings"):
         steps = read_steps(sources, roles, left_out := LeftOut(), limit, conditions)
     rules = {}

@@ -60,6 +60,7 @@ def derive_hidden(
     """Evaluate one formula on one path of observations; arguments and errors as for `derive`."""
     formula = parse(text)
     minds = _minds(model, policies)
+    models = dict(sorted(models.items()))  # the order in which bands draw them
     check_models(models, model)
     actions = named_actions(formula, text, model, policies, models)
     _check_formula(formula, text, minds)

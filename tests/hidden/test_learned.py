@@ -76,6 +76,7 @@ def test_a_sensor_that_shows_the_state_gives_the_bands_of_states_that_are_seen()
 @scaled
 @heavy
 def test_the_referee_derives_the_same_bands() -> None:
+    compared = 0
     for seed in range(examples(2, 4)):
         rng = np.random.default_rng(seed)
         truth = Truth(rng, 2, 2, 3)
@@ -94,6 +95,24 @@ def test_the_referee_derives_the_same_bands() -> None:
             assert found.quantities[0].credible is not None
             assert found.bands == expected.bands == Bands(39, 7, 0.95, reason=NO_USES)
             assert_same_bands(found, expected, 1e-9)
+            compared += 1
+    assert compared
+
+
+@heavy
+def test_the_order_of_other_models_does_not_matter_to_the_bands() -> None:
+    rng = np.random.default_rng(2)
+    truth = Truth(rng, 2, 2, 3)
+    model, *others = (truth.learned(3, 4) for _ in range(3))
+    about: dict[str, Any] = {"model": model, "policies": tables(rng, 3, 2)}
+    about["path"] = [(shown, action) for _, shown, action in truth.episode(3)]
+    query, found = 'model:z@0.P=? [ F<=3 "bad" ]', []
+    for names in (("z", "a"), ("a", "z")):
+        by_name = dict(zip(("z", "a"), others, strict=True))
+        about["models"] = {name: by_name[name] for name in names}
+        found += [monitor.check(query, bands=DRAWS, **about), derive(query, credible=DRAWS, **about)]
+    for other in found[1:]:
+        assert_same_bands(other, found[0], 1e-9)
 
 
 def test_a_longer_path_costs_only_its_new_pairs_and_changes_nothing() -> None:

@@ -110,7 +110,8 @@ class LinkedRows:
     of an episode, such a row is the final state. `has_final_state`: True if a final state follows. `taken`: number of
     earlier steps of the episode. `unordered`: True if the row's order does not fit; if any row is unordered, the other
     attributes are not set. `segment`: number of the first row of the path. `episode`: number of the first row of the
-    episode, which gaps divide into paths. `unknown`: reasons, each with the rows whose step is unknown for this reason.
+    episode, which gaps divide into paths; that of the path if no column tells episodes apart. `unknown`: reasons, each
+    with the rows whose step is unknown for this reason.
     """
 
     def __init__(
@@ -147,7 +148,9 @@ class LinkedRows:
         self.late = self.start & (order > 1) if self.counts_up else np.zeros(self.count, np.bool_)
         self.continued = int((self.late & (order == previous + 1)).sum())
         self.segment = self._numbers((self.before < 0)[self.sorted], "@segment")
-        self.episode = self._numbers(self._heads, "@episode")
+        told = (self.roles.episode, self.roles.terminated, self.roles.truncated)
+        # In a log whose episodes no column tells apart, gaps divide what is learned from what is held out.
+        self.episode = self.segment if told == (None, None, None) else self._numbers(self._heads, "@episode")
 
     def _link(self, values: AnyArray, counts_up: bool | None) -> None:  # noqa: FBT001
         key = _episode(self.columns, self.roles)

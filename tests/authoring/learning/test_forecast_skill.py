@@ -20,9 +20,11 @@ from tests.tiers import examples
 COLUMNS = Roles(("x",), "a", "ep", "t", "r", "done")
 
 
-def table_of(rows: list[Row], condition: str, *, size: int = 500, seed: int = 0) -> tuple[CrossFitted, Collected]:
-    labels = labels_of([], [condition], COLUMNS, tuple(rows[0]))
-    learner = Learner.new(COLUMNS, None, labels, 1.0)
+def table_of(
+    rows: list[Row], condition: str, *, size: int = 500, seed: int = 0, roles: Roles = COLUMNS
+) -> tuple[CrossFitted, Collected]:
+    labels = labels_of([], [condition], roles, tuple(rows[0]))
+    learner = Learner.new(roles, None, labels, 1.0)
     kept = Collected(seed, unsafe=np.ones(1, np.bool_))
     for batch in batches(rows, size):
         kept.add(learner.read(batch))
@@ -115,6 +117,14 @@ def test_an_episode_is_held_out_as_a_whole_even_if_gaps_divide_it() -> None:
     assert 0 < np.isin(every.episode, held.episode).sum() == len(held.state)
     assert kept.train.draws == len(every.state) - len(held.state)
     assert set(kept.outcomes.episodes().tolist()) == set(every.episode.tolist())
+
+
+def test_a_log_without_episodes_is_divided_at_gaps() -> None:
+    rows: list[Row] = [{"t": n + 100 * (n // 20), "x": n % 7, "a": n % 2, "r": 0.0} for n in range(800)]
+    _, kept = table_of(rows, "bad: x > 5", size=37, roles=replace(COLUMNS, episode=None, terminated=None))
+    every, held = kept.every(), kept.held()
+    assert len(set(every.episode.tolist())) == 40
+    assert 0 < len(held.state) < len(every.state)
 
 
 def test_the_numbers_are_those_of_a_slow_count() -> None:
