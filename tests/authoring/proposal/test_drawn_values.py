@@ -17,6 +17,7 @@ from monitor.evaluation.worlds import WorldChecker
 from monitor.logic.parser import parse
 from monitor.types import AlarmSpec, Drawn, Sampling
 from tests.authoring.proposal.test_measure_world import FULL, POLICIES, Bucket
+from tests.tiers import heavy
 
 HORIZONS, OFFSET, EXACT = (2, 5), 2, 16 * DRAWS
 
@@ -81,6 +82,7 @@ def recorded(world: Bucket, episodes: int, seed: int, *, ended: bool = False) ->
     return paths, RecordedNumbers(np.array(levels)[:, np.newaxis], np.array(rains)[:, np.newaxis])
 
 
+@heavy
 @pytest.mark.parametrize(
     ("kind", "policies", "ended"),
     [(Drift, POLICIES, False), (Drift, CHANCE, True), (Resampled, CHANCE, False), (Resampled, POLICIES, True)],
