@@ -32,7 +32,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
     """Return the complete checkpoints of all jobs below a folder, newest first.
 
     This includes a checkpoint whose `_metadata` was cut off by the fault. Flink refuses such a checkpoint, and the next
-    one is tried. No sink had been told of that checkpoint, so nothing is sent twice or lost.
+    one is tried. No sink was notified of that checkpoint, so nothing is sent twice or lost.
     """
     found = [path.parent for path in folder.glob("*/chk-*/_metadata")]
     return sorted(found, key=lambda path: (path / "_metadata").stat().st_mtime_ns, reverse=True)

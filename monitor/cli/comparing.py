@@ -70,6 +70,7 @@ def best_abstraction(
                 bar.at(before + source.position)
             field.end_file(None if after is None else after.first())
             source.position = 0
+    field.refuse_too_few(str(sources[0].path))
     with progress("comparing abstractions"):
         table = scored(field.candidates, field.outcomes)
         if choices is not None:
@@ -146,7 +147,7 @@ def show_comparison(table: Sequence[Scored]) -> None:
         return
     rows = [HEAD, *table_of(table)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    say("--abstraction auto: losses (negative log scores) of forecasts on held-out paths; 1: that of the frequency")
+    say("--abstraction auto: losses (negative log scores) of forecasts on held-out episodes; 1: that of the frequency")
     for row in rows:
         say(("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip())
     say(choice_sentence(table))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COMPARED: Final = (
     "Mean log probability, in nats a step, of the next state within a tenth of the residuals' standard deviation, on "
     "the episodes held back for the choice; higher is better. Beside it the difference to the one taken, with its "
-    "standard error by paths. A later one is taken only if it is better by more than that."
+    "standard error by episodes. A later one is taken only if it is better by more than that."
 )
 PREDICTED: Final = (
     "The same of each feature on the held-out steps, beside a forecast that the last value stays, with noise of "

@@ -40,9 +40,9 @@ SCARCE: Final = (
 
 
 COMPARED: Final = (
-    "Losses (negative log scores) of forecasts of the labels on held-out paths, over those of always forecasting the "
-    "frequency: 0 is perfect, 1 no better. Beside it the difference to the best one, with its standard error by paths, "
-    "and the largest gain of a history in nats a step."
+    "Losses (negative log scores) of forecasts of the labels on held-out episodes, over those of always forecasting "
+    "the frequency: 0 is perfect, 1 no better. Beside it the difference to the best one, with its standard error by "
+    "episodes, and the largest gain of a history in nats a step."
 )
 
 

@@ -164,10 +164,8 @@ class _TableValues(NamedTuple):
     evaluators: Evaluators
 
     def value(self, change: InterventionRef, measure: Measure, observed: ObservedPath, first: int) -> float:
-        evaluators, (path, terminated, acted) = (
-            self.evaluators,
-            observed.since(first)[:3],
-        )  # independent of earlier pairs
+        evaluators = self.evaluators
+        path, terminated, acted, _ = observed.since(first)  # the value does not depend on earlier pairs
         end = path[-1][0] if terminated else None
         ended = None if end is None or evaluators.stays(end) else end
         nominal = evaluators.nominal(ended, until=len(path) - 1, acted=acted)

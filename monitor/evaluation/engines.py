@@ -34,7 +34,7 @@ from monitor.model import MDP
 from monitor.policy.controller import is_hidden
 from monitor.sampled import Enumerated
 from monitor.types.specs import BandSettings, FormulaSpec, Sampling
-from monitor.types.verdicts import NOT_FROM_START, Drawn, RestsOn, Verdict
+from monitor.types.verdicts import NO_NETWORKS, NOT_FROM_START, Drawn, RestsOn, Verdict
 from monitor.worlds import Moment, is_world
 from monitor.worlds.trial import some_moment
 
@@ -364,6 +364,8 @@ class HiddenEngines:
     def _with_bands(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
         if self.learned is None or not held.inputs:
             return verdict
+        if any(reader.width for reader in self.checker.policies.values()):  # networks
+            return self.learned.described(verdict, [NO_NETWORKS])
         before = held.inputs[0]
         if self.checker.model.emissions is not None:
             if not (held.start_observed and self.checker.filter.begins(before)):

@@ -17,8 +17,6 @@ from monitor.hidden.observation_values import ObservedValues
 from monitor.logic import Automaton
 from monitor.logic.syntax import InterventionRef, Measure
 from monitor.model import MDP
-from monitor.policy.recurrent import RecurrentReader
-from monitor.types.verdicts import NO_NETWORKS
 
 
 class LearnedHidden:
@@ -38,9 +36,7 @@ class LearnedHidden:
         return self._tables()
 
     def on(self, sides: Sides, models: Mapping[str, MDP]) -> tuple[DrawValues, DrawValues]:
-        """Return the values on a drawn model in the worst and in the best case. Raises LimitError."""
-        if any(isinstance(reader, RecurrentReader) for reader in self._policies.values()):
-            raise LimitError(NO_NETWORKS.removeprefix("no credible band: "))
+        """As in `LearnedModel`."""
         low, high = (
             _HiddenValues(HiddenChecker(side, self._policies, models, automata=self._automata)) for side in sides
         )

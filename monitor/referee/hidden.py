@@ -33,6 +33,7 @@ from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
 from monitor.types.verdicts import (
     BELIEF_DIGITS,
     MOST_BELIEVED,
+    NO_NETWORKS,
     NO_USES,
     NOT_FROM_START,
     UNEXAMINED,
@@ -93,7 +94,12 @@ def derive_hidden(
         verdict = derivation.verdict(formula, text)
         if credible is not None and verdict.quantities:
             begins = model.emissions is None or (start_observed and _begins(minds, before))
-            verdict = _with_credible(verdict, formula, [model, *models.values()], ends, credible, begins=begins)
+            networks = any(reader.width for reader in minds.readers.values())
+            missing = NO_NETWORKS if networks else "" if begins else NOT_FROM_START
+            if missing:
+                verdict = replace(verdict, bands=_how(credible, missing))
+            else:
+                verdict = _with_credible(verdict, formula, [model, *models.values()], ends, credible)
     except RecursionError as error:
         raise LimitError(
             "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"
@@ -130,13 +136,8 @@ def _with_credible(
     models: Sequence[MDP],
     ends: Callable[[Sequence[MDP], Goal], tuple[float, float]],
     settings: BandSettings,
-    *,
-    begins: bool,
 ) -> Verdict:
-    """Return the verdict with its credible bands. `begins`: whether the path begins with the episode, or need not."""
-    how = Bands(settings.draws, settings.seed, settings.level, doubt=settings.doubt)
-    if not begins:
-        return replace(verdict, bands=replace(how, reason=NOT_FROM_START))
+    """Return the verdict with its credible bands."""
     goals, now = quantity_goals(formula), goals_now(formula) or ()
     effect = (1, 0) if isinstance(formula, Regret) else None
     bands, difference = credible_bands([*goals, *now], models, ends, settings, effect)
@@ -149,8 +150,13 @@ def _with_credible(
         credible=quantities[-1].credible if alone or effect else None,
         effect_credible=difference,
         credible_now=(*bands[-2], *bands[-1]) if now else None,
-        bands=replace(how, reason=NO_USES),
+        bands=_how(settings, NO_USES),
     )
+
+
+def _how(settings: BandSettings, reason: str) -> Bands:
+    """Return how credible bands are computed, and why one or the support is missing."""
+    return Bands(settings.draws, settings.seed, settings.level, doubt=settings.doubt, reason=reason)
 
 
 def beliefs(

@@ -402,3 +402,28 @@ def test_a_damaged_recording_is_refused(cfmon: Run, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     code, _, err = cfmon("model", "learn", str(path), "-o", str(tmp_path / "m.npz"))
     assert (code, "cut off in the middle of event" in err) == (2, True)
+
+
+def test_abstractions_are_compared_only_between_episodes_or_the_parts_between_gaps(cfmon: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    x = np.cumsum(rng.choice([-1.0, 1.0], 1200)).clip(-9, 9)
+    for name, gap in (("whole", 0), ("parts", 100)):
+        rows = [f"{n + gap * (n // 60)},{x[n]:g},{n % 2}" for n in range(len(x))]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["t,x,a", *rows]), "utf-8")
+    asked = ("--unsafe", "bad: x > 5", "--state", "x", "--action", "a", "--order", "t", "--abstraction", "auto")
+    code, _, err = cfmon("model", "learn", str(tmp_path / "whole.csv"), *asked, "-o", str(tmp_path / "whole.npz"))
+    assert code == 2
+    assert "too few episodes to compare abstractions" in err
+    assert "(--episode), or choose the states yourself (--bins)" in err
+    code, out, err = cfmon("model", "learn", str(tmp_path / "parts.csv"), *asked, "-o", str(tmp_path / "parts.npz"))
+    assert code == 0, err
+    assert "of forecasts on held-out episodes" in out
+
+
+def test_a_world_with_numbers_has_at_most_twelve_labels_and_flags(cfmon: Run, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("t,x,a,f\n0,1.5,0,0\n1,2.5,1,1\n2,0.5,0,0\n", "utf-8")
+    labels = [part for n in range(12) for part in ("--label", f"l{n}: x > {n} or f == 1")]
+    asked = ("--dynamics", "--state", "x", "--action", "a", "--order", "t", *labels)
+    code, _, err = cfmon("model", "learn", str(tmp_path / "log.csv"), *asked, "-o", str(tmp_path / "world.yaml"))
+    assert code == 2
+    assert "labels and flags in labels are more than 12" in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,20 @@ from scipy.stats import binom
 import monitor
 from monitor.arrays import Floats
 from monitor.errors import ModelError
+from monitor.evaluation.models import load_any_policy
 from monitor.evaluation.posterior import drawn_emissions
+from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.model.counts import EmissionCounts
 from monitor.model.emissions import Emissions
 from monitor.model.npz import canonical_bytes, read_model
 from monitor.policy.controller import Policy
+from monitor.policy.manifest import Output
 from monitor.referee import derive
 from monitor.types import Bands, BandSettings
-from monitor.types.verdicts import NO_USES, NOT_FROM_START
+from monitor.types.stream_events import PathPairs
+from monitor.types.verdicts import NO_NETWORKS, NO_USES, NOT_FROM_START
 from tests.hidden.learned import Truth
+from tests.hidden.recurrent import hysteresis, write_recurrent
 from tests.tiers import examples, heavy, scaled, slow
 
 DRAWS = BandSettings(draws=39, seed=7)
@@ -115,7 +121,28 @@ def test_the_order_of_other_models_does_not_matter_to_the_bands() -> None:
         assert_same_bands(other, found[0], 1e-9)
 
 
-def test_a_longer_path_costs_only_its_new_pairs_and_changes_nothing() -> None:
+def test_a_recurrent_network_has_no_band_in_the_engine_and_in_the_referee(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    truth = Truth(rng, 2, 2, 3)
+    model = truth.learned(3, 4)
+    output = Output(name="logits", kind="logits")
+    network = write_recurrent(tmp_path / "net.yaml", hysteresis((0.1, 0.9), "lower keep raise"), output)
+    about: dict[str, Any] = {"model": model, "policies": {"nominal": load_any_policy(network, model).table}}
+    about["path"] = [(shown, action) for _, shown, action in truth.episode(2)]
+    for found in (monitor.check(QUERIES[0], bands=DRAWS, **about), derive(QUERIES[0], credible=DRAWS, **about)):
+        assert found.quantities[0].credible is None
+        assert found.bands == Bands(39, 7, 0.95, reason=NO_NETWORKS)
+
+
+def test_a_longer_path_costs_only_its_new_pairs_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    beliefs = HiddenChecker.beliefs
+
+    def counted(self: HiddenChecker, path: PathPairs, *rest: Any) -> Any:  # noqa: ANN401 - as it is
+        read.append(len(path))
+        return beliefs(self, path, *rest)
+
+    monkeypatch.setattr(HiddenChecker, "beliefs", counted)
     rng = np.random.default_rng(4)
     truth = Truth(rng, 3, 2, 2)
     model, policies = truth.learned(30, 6), tables(rng, 2, 2)
@@ -125,6 +152,7 @@ def test_a_longer_path_costs_only_its_new_pairs_and_changes_nothing() -> None:
     watching = monitor.Monitor(model, policies, [spec], settings, bands=DRAWS)
     for seq, (shown, action) in enumerate([*path, *path[:2]]):
         now = monitor.Instant(1000.0 + seq, float(seq))
+        read.clear()
         watching.observe(monitor.Observation("a", "e", seq, action=action, observation=shown), now)
         notices = watching.evaluate(now)
         verdicts = [each.verdict for each in notices if isinstance(each, monitor.types.Judged)]
@@ -133,6 +161,8 @@ def test_a_longer_path_costs_only_its_new_pairs_and_changes_nothing() -> None:
             assert verdicts[0].credible is None
             assert verdicts[0].bands == Bands(39, 7, 0.95, reason=NOT_FROM_START), "the first pair has left the window"
             continue
+        assert read
+        assert max(read) <= 2, "the newest known pair, and the new one"
         whole = monitor.check(spec.text, model=model, path=path[: seq + 1], policies=policies, bands=DRAWS)
         assert_same_bands(verdicts[0], whole, 1e-12)
 

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from scipy.special import erfc, kolmogorov
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.authoring.dynamics.learned_world import Candidate, Parts, per_path, scores, tolerances
+from monitor.authoring.dynamics.learned_world import Candidate, Parts, per_episode, scores, tolerances
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.worlds.location_scale import LocationScale
 
@@ -107,7 +107,7 @@ def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Ju
     steps, rng = parts.check, np.random.default_rng(seed)
     within = tolerances([world], parts.choice)
     own, other = (scores(each, steps, within) for each in (world, baseline))
-    gain = per_path((own - other).sum(axis=1), steps)
+    gain = per_episode((own - other).sum(axis=1), steps)
     low, high = world.world.intervals(steps.x, steps.a, steps.x_next, steps.w)
     impossible = float(((low >= 1.0) | (high <= 0.0)).any(axis=1).mean())
     noise = low + (high - low) * rng.uniform(size=low.shape)

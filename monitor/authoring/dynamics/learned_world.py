@@ -167,10 +167,10 @@ def chosen(worlds: Sequence[Candidate], parts: Parts) -> tuple[Candidate, list[S
     found = [scores(each, parts.choice, within).sum(axis=1) for each in worlds]
     best = 0
     for n in range(1, len(worlds)):
-        gain, error = per_path(found[n] - found[best], parts.choice)
+        gain, error = per_episode(found[n] - found[best], parts.choice)
         best = n if gain > error else best
     return worlds[best], [
-        Score(each.name, float(found[n].mean()), *per_path(found[n] - found[best], parts.choice), taken=n == best)
+        Score(each.name, float(found[n].mean()), *per_episode(found[n] - found[best], parts.choice), taken=n == best)
         for n, each in enumerate(worlds)
     ]
 
@@ -181,9 +181,9 @@ def scores(candidate: Candidate, steps: RecordedSteps, within: Floats) -> Floats
     return np.asarray(np.log(np.maximum(high - low, IMPOSSIBLE)))
 
 
-def per_path(values: Floats, steps: RecordedSteps) -> tuple[float, float]:
-    """Return the mean of values [n], and its standard error with paths as independent units."""
-    number = np.unique(steps.path, return_inverse=True)[1]
+def per_episode(values: Floats, steps: RecordedSteps) -> tuple[float, float]:
+    """Return the mean of values [n], and its standard error with episodes as independent units."""
+    number = np.unique(steps.episode, return_inverse=True)[1]
     mean = float(values.mean())
     apart = np.bincount(number, weights=values - mean)
     count = len(apart)

@@ -107,7 +107,7 @@ class Scored:
         problems: why the candidate is not good enough, without problems due to data that all candidates lack
             (`separation.lacking`).
         excess: score minus the lowest score.
-        error: standard error of this difference, with paths as independent units.
+        error: standard error of this difference, with episodes as independent units.
     """
 
     name: str
@@ -188,13 +188,13 @@ def _forecast(
 
 
 def _apart(found: Sequence[Scored], errors: Floats, outcomes: Outcomes) -> list[Scored]:
-    """Return the scores with their difference from the lowest score, and its standard error by paths."""
+    """Return the scores with their difference from the lowest score, and its standard error by episodes."""
     best = min(range(len(found)), key=lambda n: found[n].score)
-    paths = np.unique(outcomes.paths(), return_inverse=True)[1]
+    episodes = np.unique(outcomes.episodes(), return_inverse=True)[1]
     return [
         replace(each, excess=float(excess.sum()), error=float(np.sqrt(((excess - excess.mean()) ** 2).sum())))
         for each, error in zip(found, errors, strict=True)
-        for excess in [np.bincount(paths, error - errors[best], minlength=1)]  # there may be no path
+        for excess in [np.bincount(episodes, error - errors[best], minlength=1)]  # there may be none
     ]
 
 

@@ -37,7 +37,7 @@ MOST: Final = 20_000
 """Largest number of states of an abstraction. Larger abstractions are not tried, or are given up."""
 
 KEPT: Final = 0.2
-"""Fraction of the paths that are not used here, because the chosen abstraction is judged on these paths."""
+"""Fraction of the episodes that are not used here, because the chosen abstraction is judged on them."""
 
 EACH: Final = 20
 """A number of clusters is tried only if the sample has at least this many rows for each cluster."""
@@ -164,6 +164,15 @@ class Field:
         """
         if not self.candidates[0].learner.goes_on(after):
             self._count(lambda learner: learner.end_file())
+
+    def refuse_too_few(self, source: str) -> None:
+        """Raise RecordingError if there is nothing to learn from, or nothing to forecast."""
+        if len(self.outcomes.episodes()) == 0 or self.candidates[0].holdout.train.draws == 0:
+            raise RecordingError(
+                f"{source}: too few episodes to compare abstractions: some are learned from, and others are forecast. "
+                "Cut a long recording, such as into days, by a column that differs between the parts (--episode), or "
+                "choose the states yourself (--bins)"
+            )
 
     def _count(self, read: Callable[[Learner], Steps | None]) -> None:
         taken = False

@@ -148,9 +148,9 @@ class LinkedRows:
         self.late = self.start & (order > 1) if self.counts_up else np.zeros(self.count, np.bool_)
         self.continued = int((self.late & (order == previous + 1)).sum())
         self.segment = self._numbers((self.before < 0)[self.sorted], "@segment")
-        told = (self.roles.episode, self.roles.terminated, self.roles.truncated)
-        # In a log whose episodes no column tells apart, gaps divide what is learned from what is held out.
-        self.episode = self.segment if told == (None, None, None) else self._numbers(self._heads, "@episode")
+        dividing = (self.roles.episode, self.roles.terminated, self.roles.truncated)
+        # If no column tells episodes apart, gaps divide the recording into what is learned and what is held out.
+        self.episode = self.segment if dividing == (None, None, None) else self._numbers(self._heads, "@episode")
 
     def _link(self, values: AnyArray, counts_up: bool | None) -> None:  # noqa: FBT001
         key = _episode(self.columns, self.roles)

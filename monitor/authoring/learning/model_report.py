@@ -1,6 +1,6 @@
 """Numbers of the report on a learned model: is the state abstraction good enough, and where are too few data?
 
-All numbers are computed on held-out paths, which the counts of the other paths predict. Predictions mix the counts of a
+All numbers are computed on held-out episodes, which the counts of the others predict. Predictions mix the counts of a
 row with the distribution of all successors, so that a successor that was never seen has a positive probability:
 
 p(c | s, a) = (visits + K m(c)) / (n + K), where m is the distribution of all successors and K = `CONCENTRATION`.
@@ -50,7 +50,7 @@ class Gain:
     """Mean log likelihood of held-out steps under a prediction, against the prediction from state and action.
 
     All numbers are in nats a step. `name`: the data that the prediction uses. `difference`, `error`: mean of the
-    difference and its standard error by paths. `detects`: for a history, the information that would be found `real`
+    difference and its standard error by episodes. `detects`: for a history, the information that would be found `real`
     with probability `POWER`.
     """
 
@@ -168,7 +168,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
     Args:
         model: model learned from all recordings, for its labels and names.
         states: states of the model.
-        holdout: counts of the training paths, and the held-out paths.
+        holdout: counts of the training episodes, and the held-out episodes.
         labels: labels whose forecasts are checked.
         unsafe: the most important of these labels.
     """
@@ -185,7 +185,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
         held=len(held.state),
         paths=len(np.unique(held.path)),
         coverage=_coverage(train, held, states.base * model.actions),
-        simpler=tuple(_gain(name, values, own, held.path) for name, values in _simpler(likely, held).items()),
+        simpler=tuple(_gain(name, values, own, held.episode) for name, values in _simpler(likely, held).items()),
         histories=_histories(holdout, held, own),
         calibrations=tuple(each for each in calibrations if each.count or each.assumed),
         scarce=() if first is None else _scarce(chain, model, model.labels[first]),
@@ -195,7 +195,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
 
 
 class _Likely:
-    """Probabilities of outcomes under the counts of the training paths."""
+    """Probabilities of outcomes under the counts of the training episodes."""
 
     def __init__(self, train: Tally) -> None:
         self._train = train
@@ -258,7 +258,7 @@ def _histories(holdout: Holdout, held: HeldOut, own: Floats) -> tuple[Gain, ...]
         visits = _looked_up(outcomes, mixed(context, held.code))
         draws = np.where(context >= 0, _looked_up(rows, context), 0.0)
         values = _smoothed(visits, draws, own, HISTORY_CONCENTRATION)
-        gain = _gain(name, np.where(context >= 0, values, own), own, held.path)
+        gain = _gain(name, np.where(context >= 0, values, own), own, held.episode)
         found.append(replace(gain, detects=detectable(gain.error, draws, kinds)))
     return tuple(found)
 
@@ -304,13 +304,13 @@ def detectable(error: float, draws: Floats, kinds: Floats) -> float:
     return high
 
 
-def _gain(name: str, values: Floats, own: Floats, paths: Ints) -> Gain:
-    """Compare log likelihoods. Steps of one path are dependent, so the error is computed from sums over paths."""
+def _gain(name: str, values: Floats, own: Floats, episodes: Ints) -> Gain:
+    """Compare log likelihoods. Steps of one episode are dependent, so the error is computed from sums over episodes."""
     if not len(values):
         return Gain(name, 0.0)
     differences = np.log(values) - np.log(own)
     mean = float(differences.mean())
-    _, places = np.unique(paths, return_inverse=True)
+    _, places = np.unique(episodes, return_inverse=True)
     sums = np.bincount(places, differences - mean)
     return Gain(name, float(np.log(values).mean()), mean, float(np.sqrt((sums**2).sum()) / len(values)))
 
@@ -331,7 +331,7 @@ def _coverage(train: Tally, held: HeldOut, pairs: int) -> Coverage:
 
 
 class Chain:
-    """Markov chain of the training paths under the recorded behaviour, over the states of the model."""
+    """Markov chain of the training episodes under the recorded behaviour, over the states of the model."""
 
     def __init__(self, train: Tally, states: States) -> None:
         keys, visits = train.transitions.keys, train.transitions["visits"].astype(np.float64)

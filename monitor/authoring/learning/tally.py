@@ -149,13 +149,9 @@ class Tally:
             raise ModelError(f"at most {MAX_STATES:,} states and {1 << ACTION_BITS:,} actions can be learned")
         row_keys = (states << ACTION_BITS) + actions
         numbers = self._draw_numbers(row_keys)
-        keys, first, places = np.unique((row_keys << CODE_BITS) + codes, return_index=True, return_inverse=True)
-        at = self.transitions.places(keys)
+        at, places = _count(self.transitions, (row_keys << CODE_BITS) + codes, numbers)
         table = self.transitions.columns
-        fresh = table["visits"][at] == 0
-        table["first"][at[fresh]] = numbers[first[fresh]]
-        table["visits"][at] += np.bincount(places, minlength=len(keys))
-        table["sum"][at] += np.bincount(places, rewards, len(keys))
+        table["sum"][at] += np.bincount(places, rewards, len(at))
         np.minimum.at(table["least"], at[places], rewards)
         np.maximum.at(table["most"], at[places], rewards)
 
@@ -180,12 +176,7 @@ class Tally:
     def _add_emissions(self, states: Ints, signals: Ints) -> None:
         """Count observations in their order."""
         numbers = self.shown_in(states) + 1 + ranks_within(states)
-        keys, first, places = np.unique((states << CODE_BITS) + signals, return_index=True, return_inverse=True)
-        at = self.emissions.places(keys)
-        table = self.emissions.columns
-        fresh = table["visits"][at] == 0
-        table["first"][at[fresh]] = numbers[first[fresh]]
-        table["visits"][at] += np.bincount(places, minlength=len(keys))
+        _count(self.emissions, (states << CODE_BITS) + signals, numbers)
 
     def _add_visits(self, steps: Steps) -> None:
         if not len(steps.visited):
@@ -236,6 +227,19 @@ class Tally:
         least = order[ranks_within(groups[order]) < most]
         table["priority"][places] = every[least].reshape(-1, most)
         table["kept"][places] = inputs[least].reshape(-1, most * width)
+
+
+def _count(table: Table, entries: Ints, numbers: Ints) -> tuple[Ints, Ints]:
+    """Count entries [n] in their order; `numbers` [n]: number of each record within its row, from 1.
+
+    Returns the places of the different entries in the table [k], and for each entry the index of its place [n].
+    """
+    keys, first, places = np.unique(entries, return_index=True, return_inverse=True)
+    at, columns = table.places(keys), table.columns
+    fresh = columns["visits"][at] == 0
+    columns["first"][at[fresh]] = numbers[first[fresh]]
+    columns["visits"][at] += np.bincount(places, minlength=len(keys))
+    return at, places
 
 
 def mixed(*parts: Ints) -> Ints:

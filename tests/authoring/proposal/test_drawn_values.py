@@ -36,6 +36,19 @@ class Drift(Bucket):
         return np.clip(np.where(x_next <= 0.0, 0.0, low), 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
+class Dry(Drift):
+    """The same bucket without rain."""
+
+    inputs = ()  # type: ignore[assignment] # of another length
+
+    def step(self, x: np.ndarray, a: np.ndarray, u: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return super().step(x, a, u, np.zeros((len(w), 1)))
+
+    def invert(self, x: np.ndarray, a: int, x_next: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        assert not w.size
+        return super().invert(x, a, x_next, np.zeros(1))
+
+
 class Resampled(Drift):
     """The same bucket; the coming rain is one of five that were recorded, the same at all steps of a draw."""
 
@@ -158,6 +171,19 @@ def test_an_impossible_step_begins_a_new_path() -> None:
         assert np.abs(one[2:] - other).max() < 4.5 * 0.5 * np.sqrt(2 / DRAWS)
     assert whole[0][0] > 0.9
     assert whole[0][2] < 0.6
+
+
+def test_a_world_without_inputs_has_the_values_of_one_without_rain() -> None:
+    paths, numbers = recorded(Drift(), 3, 5)
+    dry = RecordedNumbers(numbers.states, np.zeros_like(numbers.inputs))
+    none = RecordedNumbers(numbers.states, numbers.inputs[:, :0])
+    rainless, without = (
+        DrawnValues(load_world(kind), POLICIES, (paths, each)).values("full", HORIZONS, OFFSET)
+        for kind, each in ((Drift, dry), (Dry, none))
+    )
+    for one, other in zip(rainless, without, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.unique(without[0]).size > 2
 
 
 def test_paths_far_from_the_threshold_are_not_near() -> None:
