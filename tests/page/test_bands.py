@@ -97,7 +97,7 @@ def test_what_a_formula_does_not_have_is_not_drawn(page: Page, served: str) -> N
 @slow
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_the_overview_names_the_widest_band(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
-    cells = page.locator("#agents tr td:nth-child(5)")
+    cells = page.locator("#agents tr [data-label=value]")
     expect(cells).to_have_count(4, timeout=SOON)
     (fall, plain, several, unbanded) = (cell.locator(".band").inner_text() for cell in cells.all())
     low, high = shown(scene)["bands"]["value"]["guaranteed"]

@@ -19,7 +19,7 @@ from tests.tiers import first
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-NAMES = "#agents tr td:first-child"
+NAMES = "#agents tr [data-label=agent]"
 
 
 @pytest.fixture
