@@ -29,10 +29,12 @@ class Advice:
             return self._on_effect(blind)
         change, test, handover = self._handover
         short = noun(self._subject.short(change))
-        now, doing = self._verdict.profile.get(0), DOING[change.kind].format(short)
+        now, doing = self._verdict.profile.get(0), self._doing(change)
         if now is None:  # if the goal is met again, there is nothing to do
-            unknown = f"{'Not' if self._brevity else 'It is not'} known whether {doing} now would help"
-            return "" if self._verdict.outcome == "safe" else unknown
+            unknown = f"not known whether {doing} now would help"
+            if self._verdict.outcome == "safe":
+                return ""
+            return capital(unknown) if self._brevity else f"It is {unknown}"
         if not advises(blind):
             return self._of_then(test, doing, helped=bool(handover.helps_now))
         if handover.helps_now:
@@ -45,15 +47,24 @@ class Advice:
         """Return the sentence on what could have been done at the last judged step."""
         own, given, _ = self._now()
         if not helped and needless(self._parsed, self._verdict):
-            return f"There was no need to act then ({own})"
+            return self._look(f"there was no need to act then ({own})")
         if self._not_shown(test):
-            return f"The recordings did not show whether {doing} sufficed then ({given})"
-        return f"{capital(doing)} {'helped' if helped else 'did not suffice'} then ({given})"
+            return self._look(f"the recordings did not show whether {doing} sufficed then ({given})")
+        return self._look(f"{doing} {'helped' if helped else 'did not suffice'} then ({given})")
+
+    def _doing(self, change: InterventionRef) -> str:
+        """Return the intervention as a gerund; if there is little room, without its name."""
+        short = noun(self._subject.short(change))
+        return ACTING[change.kind] if self._brevity > 2 else DOING[change.kind].format(short)
+
+    def _look(self, then: str) -> str:
+        """Return the advice while nothing is known of the present, before what was known."""
+        return f"Look {'' if self._brevity else 'at the agent '}yourself; {then}"
 
     def _useless(self, change: InterventionRef, test: Test, *, contradicted: bool) -> str:
         """Return the advice if handing over is not needed or not enough. A `contradicted` model can show neither."""
         short = noun(self._subject.short(change))
-        (own, given, bound), doing = self._now(), DOING[change.kind].format(short)
+        (own, given, bound), doing = self._now(), self._doing(change)
         if needless(self._parsed, self._verdict):
             if contradicted:
                 return f"You decide: {self._poor()} whether it is safe without {doing} ({own})"
@@ -71,7 +82,7 @@ class Advice:
     def _unknown(self, change: InterventionRef, test: Test) -> str:
         """Return the advice if it is unknown whether carrying on or handing over suffices."""
         short, (own, given, _) = noun(self._subject.short(change)), self._now()
-        doing, show = DOING[change.kind].format(short), self._does_not_show()
+        doing, show = self._doing(change), self._does_not_show()
         if needless(self._parsed, self._verdict):
             return f"You decide: {show} whether it is safe without {doing} ({own})"
         if self._better_at_worst(test):
@@ -96,10 +107,10 @@ class Advice:
         if handover.helps_now is None:
             open_ = self._verdict.method == "exact" and bool(self._verdict.quantities)
             return (
-                f"You decide: {self._does_not_show()} whether {DOING[change.kind].format(short)} helps" if open_ else ""
+                f"You decide: {self._does_not_show()} whether {self._doing(change)} helps" if open_ else ""
             )
         if not advises(blind):
-            return f"{capital(DOING[change.kind].format(short))} helped then"
+            return self._look(f"{self._doing(change)} helped then")
         return f"{DO[change.kind].format(short)} now"
 
     def without(self, blind: BlindReason | None) -> str:

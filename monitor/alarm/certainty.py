@@ -72,7 +72,8 @@ class Certainty:
         verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
         if how is not None and how.delta is not None:
             if verdict.robust:
-                return f"The finding is guaranteed at {100 * (1 - how.delta):.4g} %"
+                guaranteed = f"guaranteed at {100 * (1 - how.delta):.4g} %"
+                return capital(guaranteed) if self._brevity > 1 else f"The finding is {guaranteed}"
             if self._brevity:
                 return "No guarantee"
             return "The data guarantee nothing yet" if self._vacuous() else "The finding is not guaranteed"

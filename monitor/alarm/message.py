@@ -312,6 +312,8 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     worst: float | None = None
     """The worst known `value` since the alarm fired, also of verdicts between two messages, so that a closed alarm says
     how bad it was. Left out if `value` was not known when the alarm fired."""
+    instructions: str | None = None
+    """What to do first, as configured (`alarm.instructions`); left out if nothing is configured."""
 
 
 FOLLOWING: Final = (
@@ -321,8 +323,8 @@ FOLLOWING: Final = (
 )  # fmt: skip
 """Fields that are updated from the newest verdict without a new revision."""
 OPTIONAL: Final = (
-    "bands", "rests_on", "recourse", "worst", "extremes", "nominal_extremes", "alternative_extremes", "samples",
-    "credible_now",
+    "bands", "rests_on", "recourse", "worst", "instructions", "extremes", "nominal_extremes", "alternative_extremes",
+    "samples", "credible_now",
 )  # fmt: skip
 """Fields that are left out if they do not apply."""
 
@@ -413,6 +415,7 @@ def _message(
         rests_on=None if (quantity := other_quantity(verdict)) is None else quantity.rests_on,
         recourse=alert_recourse(verdict.recourse, alert.seq, alert.actions),
         worst=alert.worst,
+        instructions=alert.instructions,
     )
 
 

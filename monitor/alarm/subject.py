@@ -26,7 +26,7 @@ from monitor.types.verdicts import Verdict
 
 LONGEST_QUOTE: Final = (60, 40, 24)
 """Maximum number of characters of a quoted formula, by brevity. A longer formula is named instead."""
-LONGEST_NAME: Final = (80, 24, 12)
+LONGEST_NAME: Final = (80, 24, 12, 12)
 """Maximum number of characters of a name, by brevity. A longer name is shortened."""
 NOW: Final = "from now on"
 

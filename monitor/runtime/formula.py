@@ -368,6 +368,7 @@ class FormulaMonitor:
             summary=told.summary,
             details=told.details,
             runbook=spec.alarm.runbook,
+            instructions=spec.alarm.instructions,
             actions=spec.actions,
             path=path.pairs,
             start_observed=path.start_observed,

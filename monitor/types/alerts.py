@@ -131,3 +131,4 @@ class Alert(msgspec.Struct, frozen=True):
     inputs: tuple[tuple[float, ...], ...] = ()
     actions: tuple[tuple[str, str], ...] = ()
     worst: float | None = None
+    instructions: str | None = None

@@ -47,6 +47,8 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     """Severity published with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: str | None = None
     """Link to instructions, published with the alarm. If absent: the monitor's own runbook page for the severity."""
+    instructions: Annotated[str, Meta(min_length=1, max_length=300)] | None = None
+    """What to do first, published and shown with the alarm: who hands over, and how."""
     when: AlarmWhen | None = None
     """The bad answer. If absent: `regret` for `regret(...)`, else `fails`. `unavoidable` also fires on regret."""
     step: Annotated[float, Meta(ge=0)] = 0.05
@@ -121,7 +123,8 @@ class BandSettings(msgspec.Struct, frozen=True):
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """One formula to monitor.
 
-    `labels`, `actions`, `recourse` and the alarm's `runbook` are ignored in comparisons of formulas.
+    Texts (`labels`, `actions`, the alarm's `runbook` and `instructions`) and `recourse` are ignored in comparisons of
+    formulas.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -159,9 +162,9 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all fields that affect alarms, and the type of `every`; words, `recourse` and `runbook` do not."""
+        """Return all fields that affect alarms, and the type of `every`; words and `recourse` do not."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
-        return *query, msgspec.structs.replace(self.alarm, runbook=None)
+        return *query, msgspec.structs.replace(self.alarm, runbook=None, instructions=None)
 
 
 class StreamSettings(msgspec.Struct, frozen=True):

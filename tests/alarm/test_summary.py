@@ -469,7 +469,7 @@ def test_a_large_effect_advises_to_hand_over() -> None:
     found = "effect on P(no death in 20 steps) of 'c' rather than 'nominal' from now on = 0.20; alarm if at least 0.10"
     assert say(EFFECT, plain(0.2, holds=True), alarm=HOLDS) == f"{found}. Hand over to 'c' now"
     assert say(EFFECT, plain(0.2, holds=True), alarm=HOLDS, blind="gap") == (
-        f"BLIND (gap), last known: {found}. Handing over to 'c' helped then. Blind: {BLIND_WORDS['gap']}"
+        f"BLIND (gap), last known: {found}. Look yourself; handing over to 'c' helped then. Blind: {BLIND_WORDS['gap']}"
     )
     assert say(EFFECT, plain(0.2, holds=True), alarm=HOLDS, state="resolved") == f"resolved: {found}"
     assert f". {RUNBOOK}" in say(EFFECT, plain(0.0), alarm=HOLDS)
@@ -479,7 +479,7 @@ def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> 
     verdict = handing_over(0.62, (0.85, 0.9))
     found = "P(too late for 'c' within 5 steps) = 0.62; alarm if at least 0.50"
     assert say(LATE, verdict, alarm=HOLDS, blind="gap") == (
-        f"BLIND (gap), last known: {found}. Handing over to 'c' helped then (0.90). Blind: {BLIND_WORDS['gap']}"
+        f"BLIND (gap), last known: {found}. Look at the agent yourself; handing over to 'c' helped then (0.90). Blind: {BLIND_WORDS['gap']}"
     )
     assert say(LATE, verdict, alarm=HOLDS, state="resolved") == f"resolved: {found}"
     assert say(LATE, verdict, alarm=HOLDS, state="fired") == (
@@ -493,16 +493,16 @@ def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> 
 @pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
 def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind=reason)
-    assert told.startswith(f"BLIND ({reason}), last known: {FOUND}. Handing over to 'c' helped then (0.90)")
+    assert told.startswith(f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; handing over to 'c' helped then (0.90)")
     assert told.endswith(f". Blind: {BLIND_WORDS[reason]}")
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", late, blind=reason) == (
-        f"BLIND ({reason}), last known: {FOUND}. Handing over to 'c' did not suffice then (0.70). {HAD}. "
+        f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; handing over to 'c' did not suffice then (0.70). {HAD}. "
         f"Blind: {BLIND_WORDS[reason]}"
     )
     needless = regretted("regret", 0.61, 0.93, profile={0: (0.81, 0.9)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", needless, blind=reason) == (
-        f"BLIND ({reason}), last known: {FOUND}. There was no need to act then (0.81). {HAD}. "
+        f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; there was no need to act then (0.81). {HAD}. "
         f"Blind: {BLIND_WORDS[reason]}"
     )
     assert say(GOAL, plain(0.7), state="ended", blind=reason) == (
@@ -618,10 +618,10 @@ def test_what_to_do_is_said_within_the_first_200_characters(
     verdict = regretted("regret", 0.7999, 0.93, profile={0: now}, latest_useful=0 if now[1] > 0.8 else 3, offset=12)
     told = tell_all(f"regret(clinicians@12, {GOAL})", verdict, blind=blind, labels=(("death", "the patient dies"),))
     if blind not in (None, "model_doubt"):
-        advice = f"Handing over to 'clinicians' {'helped' if now[1] > 0.8 else 'did not suffice'} then (0."
+        advice = f"yourself; handing over to 'clinicians' {'helped' if now[1] > 0.8 else 'did not suffice'} then (0."
     else:
         advice = "Hand over to 'clinicians' now: 0." if now[1] > 0.8 else stop("clinicians").partition("0.7")[0]
-    assert f"required. {advice}" in told.summary
+    assert advice in told.summary.partition("required. ")[2]
     assert len(told.summary) < 200
 
 

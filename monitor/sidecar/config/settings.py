@@ -166,6 +166,7 @@ class AlarmConfig(Section):
     keep: Count = setting(AlarmSpec, "keep", le=1_000_000)
     severity: Name = setting(AlarmSpec, "severity")
     runbook: WebLink | None = setting(AlarmSpec, "runbook")
+    instructions: str | None = setting(AlarmSpec, "instructions", min_length=1, max_length=300)
     when: AlarmWhen | None = setting(AlarmSpec, "when")
     step: Annotated[float, Field(allow_inf_nan=False)] = setting(AlarmSpec, "step")
     only_if: AlarmOnlyIf | None = setting(AlarmSpec, "only_if")
