@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -41,7 +40,9 @@ INCIDENT: Final = (
     ":has(#agents tr[data-state='firing']:has(a:text-matches('bed-')) td:text-is('verdict: regret'))"
     ":has(#agents tr[data-state='blind']):has(#strip-broker[data-on='no'])"
 )
-"""One alarm fires, not that of the demo's own agent, and one agent is blind."""
+"""What is shown: one alarm fires, not that of the demo's own agent, and one agent is blind."""
+LASTING: Final = 4.0
+"""Seconds for which it has fired."""
 COLOURS: Final = 256
 """Of an image: few, so that it is small."""
 
@@ -98,21 +99,34 @@ def _keep(shot: bytes, name: str) -> None:
     print(f"{target}: {target.stat().st_size / 1000:.0f} KB")  # noqa: T201 - what was made
 
 
+def _incident(page: Page, url: str) -> tuple[str, dict[str, Any]]:
+    """Wait until an alarm has fired for a while; return its agent, and what the monitor then says of it, by path."""
+    while True:
+        page.locator(INCIDENT).wait_for()
+        name = page.locator("#agents tr[data-state='firing'] a").first.inner_text()
+        paths = ("api/overview", f"api/agents/{name}/history")
+        answers = {path: page.request.get(f"{url.rstrip('/')}/{path}").json() for path in paths}
+        overview, agent = answers.values()
+        since = [alarm["since_unix"] for alarm in overview["firing"] if alarm["agent"] == name]
+        if since and overview["now"] - since[0] >= LASTING and agent["formulas"][0]["state"] == "firing":
+            return name, answers
+
+
 def _shoot(page: Page, url: str, agents: dict[str, subprocess.Popen[str]]) -> None:
     page.set_default_timeout(PATIENCE)
     page.goto(url)
     page.wait_for_timeout(1000 * SEEN)
     page.locator(CALM).wait_for()
     agents[SILENT].terminate()
+    name, answers = _incident(page, url)
+    for path, answer in answers.items():  # so that the alarm is not over before its picture is drawn
+        page.route(f"**/{path}*", lambda route, answer=answer: route.fulfill(json=answer))  # type: ignore[misc]
+    page.reload()
     page.locator(INCIDENT).wait_for()
-    name = page.locator("#agents tr[data-state='firing'] a").first.inner_text()
-    shown = agents[name]
-    shown.send_signal(signal.SIGSTOP)  # so that the alarm is not over before its picture is drawn
     _keep(page.screenshot(animations="disabled"), "page-overview")
     page.get_by_role("button", name=re.compile(f"Why does .* fire for {name}")).click()
     page.locator("#why-picture").wait_for()
     _keep(page.locator("#why").screenshot(animations="disabled"), "page-alarm")
-    shown.send_signal(signal.SIGCONT)
     page.keyboard.press("Escape")
     page.locator("#agents tr[data-state='firing'] a").first.click()
     page.locator(".formula[data-state='firing']").wait_for()

@@ -106,9 +106,7 @@ class Advice:
         short = noun(self._subject.short(change))
         if handover.helps_now is None:
             open_ = self._verdict.method == "exact" and bool(self._verdict.quantities)
-            return (
-                f"You decide: {self._does_not_show()} whether {self._doing(change)} helps" if open_ else ""
-            )
+            return f"You decide: {self._does_not_show()} whether {self._doing(change)} helps" if open_ else ""
         if not advises(blind):
             return self._look(f"{self._doing(change)} helped then")
         return f"{DO[change.kind].format(short)} now"

@@ -30,6 +30,11 @@ KEYS = [
 ]  # fmt: skip
 
 
+def test_instructions_are_published_if_there_are_any(regret: Alert, identity: Identity) -> None:
+    told = replace(regret, instructions="Call 4711.")
+    assert json.loads(alert_payload(told, identity, sent=0.0, evidence=None))["instructions"] == "Call 4711."
+
+
 def test_a_regret_alert_has_the_promised_keys_in_order(regret: Alert, identity: Identity) -> None:
     payload = json.loads(alert_payload(regret, identity, sent=1_700_000_004.0, evidence="e" * 32))
     assert list(payload) == KEYS

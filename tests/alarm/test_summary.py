@@ -493,7 +493,9 @@ def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> 
 @pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
 def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind=reason)
-    assert told.startswith(f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; handing over to 'c' helped then (0.90)")
+    assert told.startswith(
+        f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; handing over to 'c' helped then (0.90)"
+    )
     assert told.endswith(f". Blind: {BLIND_WORDS[reason]}")
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", late, blind=reason) == (

@@ -165,10 +165,13 @@ def test_the_end_of_an_episode_is_marked_and_read(blank: Page, calmly_served: st
     [square] = chart.locator("rect.ending").all()
     places = [float((square.get_attribute(name) or "").rstrip("%")) for name in ("x", "y")]
     assert places == pytest.approx([100 / 3, BOTTOM], abs=0.01), "at its value, at the end; one that was blind has none"
-    assert square.evaluate("each => getComputedStyle(each).fill !== getComputedStyle(each).stroke"), "hollow"
-    assert blank.locator(".shown .legend li:has(.ended)").inner_text().strip() == (
-        "episode ended (square: its last value)"
-    )
+    assert levels(chart)[0] > 0, "an outcome does not stretch the axis"
+    assert square.evaluate("each => getComputedStyle(each).fill === getComputedStyle(each).stroke"), "missed: filled"
+    legend = blank.locator(".shown .legend li:has(.ended)").all_inner_texts()
+    assert [each.strip() for each in legend] == ["episode ended, goal met", "goal missed"]
+    gaps = chart.locator(".gaps span")
+    assert gaps.all_text_contents() == ["no episode", "blind"]
+    assert [each.is_visible() for each in gaps.all()] == [True, True]
     slider = chart.get_by_role("slider")
     assert "episodes ended: 2" in (slider.get_attribute("aria-label") or "")
     slider.focus()

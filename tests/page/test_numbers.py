@@ -231,8 +231,34 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
     return shown
 
 
-def card(alarm: dict[str, Any], now: float | None = None, known: Sequence[dict[str, Any]] = ()) -> list[str]:
-    """What the card of an alarm says; `known`: the known alarms of its agent and formula, of the last five minutes."""
+def sure(alarm: dict[str, Any], known: Sequence[dict[str, Any]], test: dict[str, Any] | None) -> str:
+    """How sure the numbers of a firing alarm are, and how often its formula fired."""
+    said = "Numbers without sampling error" if alarm["method"] == "exact" else "Sampled numbers"
+    if test is not None:
+        assert not test["doubted"]
+        fits = f"fits all agents' {test['transitions']} transitions so far"
+        said += f", from a model that {'has not been tested yet' if test['doubted'] is None else fits}"
+    said += "."
+    if len(known) < 2:
+        return f"{said} "
+    over = [each for each in known if each["over_unix"]]
+    lengths = [math.floor(each["over_unix"]) - math.floor(each["began_unix"]) for each in over]
+    fates = [each["state"].replace("ended", "ended with the episode") for each in over]
+    counted = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
+    became = f"; {counted}; median length {span(statistics.median_high(lengths))}" if over else ""
+    return f"{said} Recurring: {len(known)} alarms in the last 5 minutes{became}."
+
+
+def card(
+    alarm: dict[str, Any],
+    now: float | None = None,
+    known: Sequence[dict[str, Any]] = (),
+    test: dict[str, Any] | None = None,
+) -> list[str]:
+    """What the card of an alarm says.
+
+    `known`: the known alarms of its agent and formula, of the last five minutes; `test`: the test of the model.
+    """
     times = f"since {moment(alarm['since_unix'])}"
     if alarm["state"] == "firing" and now is not None:
         times += f", for {span(math.floor(now) - math.floor(alarm['since_unix']))}"
@@ -246,13 +272,7 @@ def card(alarm: dict[str, Any], now: float | None = None, known: Sequence[dict[s
         alarm["agent"],
         times,
     ]
-    if len(known) > 1 and alarm["state"] == "firing":
-        words.append(f"recurring: {len(known)} alarms in the last 5 minutes")
-        lengths = [
-            math.floor(each["over_unix"]) - math.floor(each["began_unix"]) for each in known if each["over_unix"]
-        ]
-        words[-1] += f", median {span(statistics.median_high(lengths))}" if lengths else ""
-    return [" · ".join(words), alarm["summary"]]
+    return [" · ".join(words), alarm["summary"], sure(alarm, known, test) if alarm["state"] == "firing" else ""]
 
 
 def of_the_same(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -330,7 +350,7 @@ READ = """() => {
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
   alarms: [...document.querySelectorAll(".cards > li:has(.actions)")].map(
-    (card) => [".head span:last-child", ".summary"].map((what) => card.querySelector(what).textContent)),
+    (card) => [".head span:last-child", ".summary", ".sure"].map((what) => card.querySelector(what).textContent)),
   };
 }"""
 
@@ -354,9 +374,12 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
     assert shown["state"] == state
     assert shown["alarms"] == (
-        cards := [card(alarm, told["now"], of_the_same(told["alarms"], alarm)) for alarm in told["alarms"]]
+        cards := [
+            card(alarm, told["now"], of_the_same(told["alarms"], alarm), told["model_doubt"])
+            for alarm in told["alarms"]
+        ]
     )
-    assert strangers(shown["text"], told, state, *more, *(each[0] for each in cards)) == []
+    assert strangers(shown["text"], told, state, *more, *(line for each in cards for line in each)) == []
 
 
 def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) -> str:
@@ -383,7 +406,10 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
     ]  # fmt: skip
     assert shown["rows"] == rows
     cards = [
-        *(card(alarm, told["now"], of_the_same(told["day"], alarm)) for alarm in told["firing"]),
+        *(
+            card(alarm, told["now"], of_the_same(told["day"], alarm), told["doubt"]["model"])
+            for alarm in told["firing"]
+        ),
         *map(card, told["recent"]),
     ]
     assert shown["alarms"] == cards
@@ -394,7 +420,7 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
         "24 h ago",
         f"{told['lag']['seconds']:.2f} s at most",
         *(cell for row in rows for cell in row),
-        *(each[0] for each in cards),
+        *(line for each in cards for line in each),
         moment(told["now"]),
     ]
     assert strangers(shown["text"], told, *more) == []
@@ -405,7 +431,7 @@ def check_alarms(page: Page, told: list[dict[str, Any]]) -> None:
     cards = [card(alarm) for alarm in told]
     assert shown["alarms"] == cards
     assert shown["state"] == f"{len(told)} alarm{'' if len(told) == 1 else 's'}"
-    assert strangers(shown["text"], told, shown["state"], *(each[0] for each in cards)) == []
+    assert strangers(shown["text"], told, shown["state"], *(line for each in cards for line in each)) == []
 
 
 # ---- tests ----

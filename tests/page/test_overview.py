@@ -137,26 +137,29 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
     blank.route("**/api/**", lambda route: route.fulfill(json=told))
     blank.goto(calmly_served)
     trace = blank.locator("#agents .trace")
-    expect(trace.locator("path.value")).to_have_attribute("d", "M-100.00 4.0h.01M210.00 50.0h.01", timeout=SOON)
+    expect(trace.locator("path.value")).to_have_attribute("d", "M-100.00 4.0h.01M210.00 80.7h.01", timeout=SOON)
     assert trace.locator("path.instead").get_attribute("d") == "M210.00 4.0h.01"
-    assert trace.locator("line.required").get_attribute("y1") == "22.4"
+    assert trace.locator("line.required").get_attribute("y1") == "34.7"
     read = "(all) => all.map((each) => [parseFloat(each.getAttribute('x')), parseFloat(each.getAttribute('width'))])"
     assert trace.locator("rect[fill='url(#hatch)']").evaluate_all(read) == [[40, 30]], "percent of five minutes"
     assert trace.locator("rect.fired").evaluate_all(read) == [[240, 30]]
-    assert [trace.get_attribute(f"data-{end}") for end in ("low", "high")] == ["0", "1"]
+    assert [trace.get_attribute(f"data-{end}") for end in ("low", "high")] == ["0.4", "1"]
     label = trace.locator("svg.curve").get_attribute("aria-label")
     assert (
         label == "values of the last five minutes: from 0.0000 to 0.5000; required >= 0.8; alarms: 1; episodes ended: 2"
     )
     assert trace.locator("path.ended").get_attribute("d") == "M150.00 0v25", "a hole may begin before its end"
     assert trace.locator("rect.ending").evaluate_all(read) == [[40, 4]], "at the end of the episode, in percent"
-    assert trace.locator("rect.ending").get_attribute("y") == "96%"
+    assert trace.locator("rect.ending").get_attribute("y") == "96%", "beyond the axis, at its edge"
+    assert trace.locator("rect.ending").get_attribute("class") == "ending missed"
     lane = blank.locator("#lanes rect").evaluate_all(read)
     assert lane == [[1439, 5], [1425, 5]]
-    formula["last_minutes"]["value"][1] = -3.0
+    formula["last_minutes"]["value"][1:] = [1.0, None, -3.0]
+    formula["probability"] = False
     answered(blank, told)
     assert [trace.get_attribute(f"data-{end}") for end in ("low", "high")] == ["-3", "1"]
-    assert trace.locator("path.value").get_attribute("d") == "M-100.00 4.0h.01M210.00 15.5h.01"
+    assert trace.locator("path.value").get_attribute("d") == "M-100.00 4.0h.01M210.00 96.0h.01"
+    assert trace.locator("rect.ending").get_attribute("class") == "ending", "the goal was met"
 
 
 def test_what_is_unknown_is_not_counted_as_nothing(blank: Page, calmly_served: str, answers: Answers) -> None:

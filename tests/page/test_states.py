@@ -274,23 +274,62 @@ def test_critical_is_told_from_warning_by_more_than_colour(page: Page, scene: Sc
 
 def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_all(page: Page) -> None:
     said = """([ages, more]) => import('/common.js').then(({ repeatsOf }) => {
-      const alarms = ages.map(([age, over]) => ({ began_unix: 1e9 - age, over_unix: over && 1e9 - over }));
+      const alarms = ages.map(([age, over]) => ({
+        began_unix: 1e9 - age, over_unix: over && 1e9 - over,
+        state: over === null ? "firing" : over === 7 ? "ended" : "resolved",
+      }));
       return repeatsOf(alarms, 1e9, more);
     })"""
     for ages, more, words in (
         ([(10.0, None)], False, ""),
         ([(10.0, 5.0), (90_000.0, 100.0)], False, ""),
-        ([(299.0, None), (10.0, None)], False, "recurring: 2 alarms in the last 5 minutes"),
-        ([(301.0, 299.0), (10.0, None)], False, "recurring: 2 alarms in the last hour, median 2 s"),
+        ([(299.0, None), (10.0, None)], False, "Recurring: 2 alarms in the last 5 minutes."),
+        ([(301.0, 299.0), (10.0, None)], False, "Recurring: 2 alarms in the last hour; 1 resolved; median length 2 s."),
         (
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],
             False,
-            "recurring: 3 alarms in the last day, 2 of them in the last hour, median 3 s",
+            (
+                "Recurring: 3 alarms in the last day, 2 of them in the last hour; "
+                "2 resolved, 1 ended with the episode; median length 3 s."
+            ),
         ),
-        ([(3601.0, 1.0), (7200.0, 3601.0)], False, "recurring: 2 alarms in the last day, median 60 min"),
-        ([(299.0, None), (10.0, None)], True, "recurring: at least 2 alarms in the last 5 minutes"),
+        (
+            [(3601.0, 1.0), (7200.0, 3601.0)],
+            False,
+            "Recurring: 2 alarms in the last day; 2 resolved; median length 60 min.",
+        ),
+        ([(299.0, None), (10.0, None)], True, "Recurring: at least 2 alarms in the last 5 minutes."),
     ):
         assert page.evaluate(said, [ages, more]) == words
+
+
+def test_what_the_configuration_says_to_do_first_is_shown_while_an_alarm_fires(
+    page: Page, scene: Scene, served: str
+) -> None:
+    told = [{**alarm, "instructions": "Call 4711."} for alarm in scene.board.found(scene.asked())]
+    page.route("**/api/alarms*", lambda route: route.fulfill(json=told))
+    page.goto(f"{served}/alarms")
+    cards = page.locator("#list > li")
+    expect(cards).to_have_count(2, timeout=SOON)
+    for card in cards.all():
+        firing = card.locator(".head").inner_text().find("FIRING") >= 0
+        assert card.locator(".instructions:visible").all_inner_texts() == ["First: Call 4711."] * firing
+    page.get_by_role("button", name=re.compile("^Why does")).click()
+    assert page.locator("#why .instructions").inner_text() == "First: Call 4711."
+    told[:] = [{**alarm, "instructions": None} for alarm in told]
+    expect(page.locator(".instructions:visible")).to_have_count(0, timeout=SOON)
+
+
+def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
+    said = "([method, test]) => import('/common.js').then(({ howSure }) => howSure(method, test))"
+    for method, test, words in (
+        ("exact", None, "Numbers without sampling error."),
+        ("sampled", None, "Sampled numbers."),
+        ("exact", {"doubted": True}, "{}, from a model that the agents' transitions CONTRADICT."),
+        ("exact", {"doubted": None}, "{}, from a model that has not been tested yet."),
+        ("exact", {"doubted": False, "transitions": 7}, "{}, from a model that fits all agents' 7 transitions so far."),
+    ):
+        assert page.evaluate(said, [method, test]) == words.format("Numbers without sampling error")
 
 
 def test_an_alarm_that_ended_with_its_episode_is_not_said_to_be_resolved(page: Page, scene: Scene, served: str) -> None:

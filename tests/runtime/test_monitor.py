@@ -484,11 +484,11 @@ def test_what_stands_is_reported_again_as_it_was(corridor: MDP) -> None:
     assert [blind.reason for blind in of(Blind, standing)] == [None]
 
 
-def test_other_words_for_a_formula_and_another_runbook_close_no_alarm(corridor: MDP) -> None:
+def test_other_words_for_a_formula_and_for_what_to_do_close_no_alarm(corridor: MDP) -> None:
     before = Stream(corridor, [spec()])
     fired = of(Alert, before.send(step(0, 0), step(1, 1), step(2, 2)))
-    assert fired[-1].state == "firing"
-    alarm = replace(spec().alarm, runbook="https://example.org/other")
+    assert (fired[-1].state, fired[-1].instructions) == ("firing", None)
+    alarm = replace(spec().alarm, runbook="https://example.org/other", instructions="Call 4711.")
     worded = replace(spec(), alarm=alarm, labels=(("lost", "it falls"),))
     after = Stream(corridor, [worded])
     told = after.monitor.load(before.monitor.save(everything=True))

@@ -23,7 +23,7 @@ path: {window: 16, reorder: {steps: 16, wait: 200ms}}
 formulas:
   - name: watch
     formula: 'regret(careful@2, P>=0.8 [ G<=3 !"lost" ])'
-    alarm: {severity: critical, runbook: "https://example.org/watch"}
+    alarm: {severity: critical, runbook: "https://example.org/watch", instructions: "Call 4711."}
   - name: chance
     formula: 'careful@1.P=? [ F<=3 "home" ]'
     causal_model: any

@@ -46,7 +46,8 @@ def agent(name: str, *rows: dict[str, Any], lag: float | None = 0.003, heard: fl
 def alert(summary: str, state: str = "firing") -> dict[str, Any]:
     when = {"since_unix": NOW - 60, "sent_unix": NOW - 30}
     return {"formula": {"name": "formula0"}, "severity": "critical", "state": state, "summary": summary, **when} | {
-        "runbook": "https://example.org/runbook"
+        "instructions": "Call 4711.",
+        "runbook": "https://example.org/runbook",
     }
 
 
@@ -121,7 +122,9 @@ def test_rows_stand_in_the_order_of_the_status_page() -> None:
 
 def test_the_alarm_is_described_in_words_above_the_table() -> None:
     text = drawn(told([agent("ada", FIRING)], firing=[alert("ada: had it been in charge")]))
-    first = places(text, "FIRING since", "had it been in charge", "https://example.org/runbook", "last step")
+    first = places(
+        text, "FIRING since", "had it been in charge", "Call 4711.", "https://example.org/runbook", "last step"
+    )
     assert first == sorted(first)
 
 

@@ -32,6 +32,7 @@ def test_everything_the_configuration_names_is_loaded(config: Path) -> None:
     assert sorted(loaded.policies) == ["careful", "nominal"]
     assert [formula.name for formula in loaded.formulas] == ["watch", "chance"]
     assert loaded.formulas[0].alarm.runbook == "https://example.org/watch"
+    assert loaded.formulas[0].alarm.instructions == "Call 4711."
     settings = loaded.monitor.settings
     assert settings.window == 16
     assert settings.policies[hashlib.sha256((config.parent / "rash.onnx").read_bytes()).hexdigest()] == "nominal"

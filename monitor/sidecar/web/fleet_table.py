@@ -99,10 +99,8 @@ class FleetTable:
         for alarm in self._overview["firing"][:MAX_SENTENCES]:
             head = f"FIRING since {_clock(alarm['since_unix'])} {alarm['severity']} {alarm['formula']['name']}: "
             yield Text(head, style="bold red").append(printable(alarm["summary"]), style="not bold default")
-            if alarm.get("instructions"):
-                yield Text(f"  {printable(alarm['instructions'])}")
-            if alarm["runbook"]:
-                yield Text(f"  what to do: {printable(alarm['runbook'])}")
+            if todo := " ".join(filter(None, (alarm.get("instructions"), alarm["runbook"]))):
+                yield Text(f"  what to do: {printable(todo)}")
 
         for alarm in [] if self._overview["firing"] else self._overview["recent"][:1]:
             head = f"last alarm: {alarm['state']} {_clock(alarm['sent_unix'])} {alarm['formula']['name']}: "

@@ -3,7 +3,7 @@ import {
   POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
   moment, part, put, repeatsOf, required, sync, tell, values, verdictOf,
 } from "./common.js";
-import { makeAlarm, makeProfile, makeRunbook } from "./alarm.js";
+import { makeAlarm, makeInstructions, makeProfile, makeRunbook } from "./alarm.js";
 import { makeBands } from "./bands.js";
 import { WINDOW, axesOf, makeChart } from "./charts.js";
 import { makeRecourse } from "./recourse.js";
@@ -16,12 +16,12 @@ document.title = `${name} · Counterfactual monitor`;
 
 function makeFormula({ formula: { name: title } }) {
   const [shape, word, since, summary, details] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails()];
-  const [runbook, numbers, facts] = [makeRunbook(), makeFacts(), makeFacts()];
+  const [first, runbook, numbers, facts] = [makeInstructions(), makeRunbook(), makeFacts(), makeFacts()];
   const [chart, text] = [makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
   const more = makeMore(facts, details, ...parts, element("p", "quiet", text));
-  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, runbook, numbers, chart, more);
+  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, first, runbook, numbers, chart, more);
   card.id = `formula-${title}`;
   card.more = more;
   return part(card, ({ formula, alarms, axes }) => {
@@ -33,7 +33,7 @@ function makeFormula({ formula: { name: title } }) {
     put(since, sinceOf(formula, alarms, axes.to));
     summary.render(formula.summary || "No verdict: between episodes.");
     card.classList.toggle("firing", formula.state === "firing");
-    runbook.render(alarms.find(({ state }) => state === "firing") ?? {});
+    for (const todo of [first, runbook]) todo.render(alarms.find(({ state }) => state === "firing") ?? {});
     details.render(formula.details);
     numbers.render([...values(formula), ["required", required(formula.threshold)]]);
     facts.render(factsOf(formula));
@@ -82,9 +82,9 @@ function spanFor({ alarms, formulas, now }) {
 }
 
 // The alarms; one that fires says how often its formula did.
-function shownAlarms({ alarms, older_alarms: older, now }) {
+function shownAlarms({ alarms, older_alarms: older, now, model_doubt: modelTest }) {
   const before = grouped(alarms, (alarm) => alarm.formula.name);
-  return alarms.map((alarm) => ({ ...alarm, now, repeats: alarm.state === "firing" ? repeatsOf(before.get(alarm.formula.name), now, older) : "" }));
+  return alarms.map((alarm) => ({ ...alarm, now, modelTest, repeats: alarm.state === "firing" ? repeatsOf(before.get(alarm.formula.name), now, older) : "" }));
 }
 
 // The formulas, over the time that is chosen.

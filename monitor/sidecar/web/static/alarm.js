@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, howSure, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -20,9 +20,9 @@ export function makeAlarm() {
   const page = element("a", "page", "the agent's page");
   const proof = element("a", "proof", "evidence");
   const bundle = element("a", "bundle", "evidence with model and policies (zip)");
-  const runbook = makeRunbook();
+  const [first, sure, runbook] = [makeInstructions(), element("p", "sure quiet"), makeRunbook()];
   mark.setAttribute("aria-hidden", "true");
-  const card = element("li", "", head, summary, blindness, element("div", "actions", runbook, why, page, proof, bundle));
+  const card = element("li", "", head, summary, blindness, first, sure, element("div", "actions", runbook, why, page, proof, bundle));
   return part(card, (told) => {
     alarm = told;
     const firing = alarm.state === "firing";
@@ -31,7 +31,7 @@ export function makeAlarm() {
     put(mark, firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
     shape.hidden = firing;
     shape.render(SHAPES[alarm.state]);
-    put(title, [wordOf(alarm), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
+    put(title, [wordOf(alarm), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm)].join(" · "));
     head.className = `head word-${alarm.state}`;
     summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
     put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
@@ -43,8 +43,20 @@ export function makeAlarm() {
       proof.href = `evidence/${alarm.evidence.id}`;
       bundle.href = `evidence/${alarm.evidence.id}.zip`;
     }
+    first.render(alarm);
+    put(sure, firing ? [howSure(alarm.method, alarm.modelTest), alarm.repeats].join(" ") : "");
     runbook.render(alarm);
     if (explained === alarm.id) explanation.render(alarm);
+  });
+}
+
+// What the configuration says to do first.
+export function makeInstructions() {
+  const text = element("span");
+  const line = element("p", "instructions", element("b", "", "First: "), text);
+  return part(line, ({ instructions, state }) => {
+    line.hidden = !instructions || isOver(state);
+    put(text, instructions ?? "");
   });
 }
 
@@ -102,7 +114,8 @@ function makeExplanation() {
   put(close, "Close");
   const [facts, over, later] = [makeFacts(), makeOver(), element("p", "quiet", "The picture ends at this step; what came later is on the agent's page.")];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
-  const [times, runbook, when, wait] = [element("p", "quiet"), makeRunbook(), named("h3", "why-moment"), named("p", "why-wait")];
+  const [times, first, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), element("p", "sure quiet")];
+  const [when, wait] = [named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
   const picture = named("div", "why-picture");
   const frame = named("div", "why-frame", "scroll");
@@ -114,7 +127,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), over, times, summary, element("p", "", runbook), facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, first, element("p", "", runbook), sure, facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -147,7 +160,9 @@ function makeExplanation() {
     put(word, [wordOf(alarm), ...(alarm.state === "firing" && alarm.blind ? ["BLIND"] : []), alarm.severity, alarm.formula.name, alarm.agent].join(" · "));
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
-    put(times, [lasted(alarm), ...(alarm.repeats ? [alarm.repeats] : [])].join(" · "));
+    put(times, lasted(alarm));
+    put(sure, [howSure(alarm.method, alarm.modelTest), alarm.repeats].join(" "));
+    first.render(alarm);
     over.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);

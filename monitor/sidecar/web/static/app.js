@@ -5,7 +5,7 @@ import {
 } from "./common.js";
 import { makeAlarm, makeRunbook } from "./alarm.js";
 import { widest } from "./bands.js";
-import { makeLane, makeTrace } from "./charts.js";
+import { WINDOW, axesOf, makeLane, makeTrace } from "./charts.js";
 
 const seen = { firing: null, announced: [], told: null, rows: [] };
 
@@ -100,7 +100,7 @@ function makeRow() {
   cells["last values"].append(trace);
   cells.why.append(why);
   cells.says.append(saying, " ", runbook);
-  return part(row, ({ agent, formula, alarms, says, todo, now }) => {
+  return part(row, ({ agent, formula, alarms, says, todo, axes, now }) => {
     row.dataset.state = formula.state;
     put(page, agent.name);
     page.href = agentPage(agent.name);
@@ -114,7 +114,7 @@ function makeRow() {
     put(cells.required, required(formula.threshold));
     put(cells["from now"], fromNow(formula));
     trace.hidden = formula.last_minutes === null;
-    if (!trace.hidden) trace.render({ formula, alarms, now });
+    if (!trace.hidden) trace.render({ formula, alarms, axes });
     put(cells.step, formula.seq === null ? "" : String(formula.seq));
     put(cells["last message"], ago(agent.last_message, now));
     why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
@@ -129,11 +129,14 @@ function makeRow() {
 function rowsOf(told) {
   const alarms = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
   const about = new Map(told.blind.map((group) => [group.reason, group]));
+  const traced = told.agents.flatMap(({ formulas }) => formulas).filter(({ last_minutes: curve }) => curve !== null);
+  const axes = axesOf(traced.map((formula) => ({ ...formula, curve: formula.last_minutes })), told.now, WINDOW);
+  const axesFor = new Map(traced.map((formula, n) => [formula, axes[n]]));
   return told.agents.flatMap((agent) => agent.formulas.map((formula) => {
     const name = `${agent.name} ${formula.name}`;
     const says = [blindSince(formula), formula.blind && (formula.detail || about.get(formula.blind)?.words), agent.doubt.doubted && "IN DOUBT: its transitions contradict the model",
       agent.deviation.notable && "NOT ITS POLICY: its actions differ from it"];
-    return { name, agent, formula, alarms: alarms.get(name) ?? [], says: says.filter(Boolean).join("; "), todo: formula.blind && about.get(formula.blind)?.runbook, now: told.now };
+    return { name, agent, formula, alarms: alarms.get(name) ?? [], says: says.filter(Boolean).join("; "), todo: formula.blind && about.get(formula.blind)?.runbook, axes: axesFor.get(formula), now: told.now };
   }));
 }
 
@@ -248,7 +251,7 @@ function show(told) {
   }
   const before = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
   const repeats = ({ agent, formula }) => repeatsOf(before.get(`${agent} ${formula.name}`) ?? [], told.now, told.count.day > told.day.length);
-  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now, repeats: repeats(alarm) }));
+  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now, repeats: repeats(alarm), modelTest: told.doubt.model }));
   sync(at("firing"), firing, (alarm) => alarm.id, makeAlarm);
   sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);

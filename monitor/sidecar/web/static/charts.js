@@ -38,10 +38,10 @@ const fill = (group, boxes, attributes) => place(group, boxes, ["x", "width", "y
 // Lines, one for each [x1, x2, y1, y2].
 const rule = (group, lines) => place(group, lines, ["x1", "x2", "y1", "y2"], () => drawn("line", { class: "grid" }));
 
-// Stretches without a value as [from, to] in time, from a hole until the next value or until the end.
-function holesOf(time, value, from, to) {
-  const holes = time.flatMap((when, n) => (value[n] === null ? [[bounded(when, from, to), bounded(time[n + 1] ?? to, from, to)]] : []));
-  return holes.filter(([start, end]) => end > start);
+// Stretches without a value, from a hole until the next value or until the end: begin and length in percent, and why.
+function holesOf({ time, value, ended }, { from, to }) {
+  const holes = time.flatMap((when, n) => (value[n] === null ? [[bounded(when, from, to), bounded(time[n + 1] ?? to, from, to), ended.includes(when) ? "no episode" : "blind"]] : []));
+  return holes.filter(([start, end]) => end > start).map(([start, end, why]) => [percent((start - from) / (to - from)), percent((end - start) / (to - from)), why]);
 }
 
 // From when to when an alarm was firing; one whose end is unknown has only a start.
@@ -68,9 +68,16 @@ const countsOf = ({ ended }, alarms, axes) => `alarms: ${spansWithin(alarms, axe
 // forecast.
 const endsEpisode = ({ time, value, ended }, n) => n + 1 < time.length && value[n] !== null && value[n + 1] === null && ended.includes(time[n + 1]);
 
+const MEETS = { ">=": (value, bound) => value >= bound, ">": (value, bound) => value > bound, "<=": (value, bound) => value <= bound, "<": (value, bound) => value < bound };
+const misses = (value, threshold) => threshold !== null && !MEETS[threshold.comparison](value, threshold.bound);
+
+// The ends of episodes that have a last value: [time, value].
+const endingsOf = (curve) => [...curve.time.keys()].filter((n) => endsEpisode(curve, n)).map((n) => [curve.time[n + 1], curve.value[n]]);
+
 // Nominal, alternative and required between two times; tinted: an alarm; hatched: no value; squares without a line: the
-// last values of episodes; upright lines: their ends, on a `small` chart short, and only of those without a square. `axes`:
-// `from` and `to` in seconds, `low` and `high` in the formula's unit, and the grid as `times` and `levels`.
+// last values of episodes, filled if they miss what is required, at the edge if they are beyond the axis; upright lines:
+// their ends, on a `small` chart short, and only of those without a square. `axes`: `from` and `to` in seconds, `low` and
+// `high` in the formula's unit, and the grid as `times` and `levels`.
 function makeCurves(small) {
   const svg = drawn("svg", { class: "curve" });
   const lines = drawn("svg", { viewBox: `0 0 ${WINDOW} ${HEIGHT}`, preserveAspectRatio: "none", width: "100%", height: "100%" });
@@ -97,12 +104,13 @@ function makeCurves(small) {
     };
     value.setAttribute("d", path(own));
     instead.setAttribute("d", path(alternative));
-    const shown = [...endings].map((n) => [time[n + 1], own[n]]).filter(([when]) => when >= from && when <= to);
+    const shown = endingsOf(curve).filter(([when]) => when >= from && when <= to);
     const squared = new Set(small ? shown.map(([when]) => when) : []);
     const upright = within(ended, axes).filter((when) => !squared.has(when));
     ends.setAttribute("d", upright.map((when) => `M${x(when).toFixed(2)} 0v${small ? HEIGHT / 4 : HEIGHT}`).join(""));
     const side = small ? SQUARE.small : SQUARE.large;
-    fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), side, percent(y(one) / HEIGHT), side]), { class: "ending" });
+    fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), side, percent(y(bounded(one, low, high)) / HEIGHT), side]), {});
+    shown.forEach(([, one], n) => squares.children[n].setAttribute("class", misses(one, threshold) ? "ending missed" : "ending"));
     const last = own.length - 1;
     const current = last >= 0 && own[last] !== null && time[last] > from;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
@@ -110,28 +118,25 @@ function makeCurves(small) {
     if (threshold !== null) for (const end of ["y1", "y2"]) bound.setAttribute(end, y(threshold.bound).toFixed(1));
     const marks = [...axes.times.map((when) => [x(when), x(when), 0, HEIGHT]), ...axes.levels.map((one) => [0, WINDOW, y(one), y(one)])];
     rule(grid, marks);
-    fill(holes, holesOf(time, own, from, to).map(([start, end]) => [percent((start - from) / (to - from)), percent((end - start) / (to - from)), 0, "100%"]), { fill: HATCH });
+    fill(holes, holesOf(curve, axes).map(([start, long]) => [start, long, 0, "100%"]), { fill: HATCH });
     const spans = spansWithin(alarms, axes).map((span) => span.map(x));
     fill(fired, spans.map(([start, end]) => [start, Math.max(end - start, 1), 0, HEIGHT]), { class: "fired" });
     fill(bars, spans.map(([start, end]) => [start, Math.max(end - start, 2), HEIGHT - 8, 8]), { class: "fired-bar" });
   });
 }
 
-// The last minutes of a formula of an agent, with values from 0 to 1, or over all that is drawn if there is more.
+// The last minutes of a formula of an agent, which has `axes`.
 export function makeTrace() {
   const curves = makeCurves(true);
   curves.setAttribute("role", "img");
   const frame = element("div", "trace", curves);
-  return part(frame, ({ formula, alarms, now }) => {
+  return part(frame, ({ formula, alarms, axes }) => {
     const { last_minutes: curve, threshold } = formula;
-    const values = known([...curve.value, ...curve.alternative, threshold?.bound ?? null]);
-    const from = now - WINDOW;
-    const axes = { from, to: now, low: least(values, 0), high: most(values, 1), times: [1, 2, 3, 4].map((n) => from + 60 * n), levels: [] };
-    frame.dataset.high = String(Number(axes.high.toPrecision(3)));
-    frame.dataset.low = String(Number(axes.low.toPrecision(3)));
-    curves.render({ curve, threshold, alarms, axes });
+    frame.dataset.high = String(axes.high);
+    frame.dataset.low = String(axes.low);
+    curves.render({ curve, threshold, alarms, axes: { ...axes, levels: [] } });
     const needed = threshold === null ? "" : `; required ${required(threshold)}`;
-    const words = `values of the last five minutes: ${extent(curve.time, curve.value, from)}${needed}; ${countsOf(curve, alarms, axes)}`;
+    const words = `values of the last five minutes: ${extent(curve.time, curve.value, axes.from)}${needed}; ${countsOf(curve, alarms, axes)}`;
     curves.setAttribute("aria-label", words);
   });
 }
@@ -165,13 +170,13 @@ function timesOf(from, to) {
 }
 
 // Axes for each formula: one of time, `seconds` long until now, or with null as long as there are points; one scale for all
-// probabilities, and one for all else.
+// probabilities, and one for all else, without the last values of episodes: they are known outcomes, often far from the rest.
 export function axesOf(formulas, now, seconds) {
   const first = least(formulas.flatMap(({ curve }) => curve.time.slice(0, 1)), now - 4);
   const [from, to] = [seconds === null ? first : now - seconds, now];
   const times = timesOf(from, to);
   const drawnOf = ({ curve, threshold }) => {
-    const shown = curve.time.flatMap((when, n) => (when >= from ? [curve.value[n], curve.alternative[n]] : []));
+    const shown = curve.time.flatMap((when, n) => (when >= from && !endsEpisode(curve, n) ? [curve.value[n], curve.alternative[n]] : []));
     return known([...shown, threshold?.bound ?? null]);
   };
   const scale = (probabilities) => {
@@ -226,8 +231,8 @@ const lastOf = ({ time, value, ended }, n) => (n > 0 && value[n - 1] !== null &&
 export function makeChart() {
   const [curves, levels, times, line] = [makeCurves(false), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
   const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
-  const [when, marks] = [element("li", "when"), element("div", "marks")];
-  const [plot, legend] = [element("div", "plot", curves, marks, line), element("ul", "legend", ...keys, when)];
+  const [when, marks, gaps] = [element("li", "when"), element("div", "marks"), element("div", "gaps")];
+  const [plot, legend] = [element("div", "plot", curves, gaps, marks, line), element("ul", "legend", ...keys, when)];
   const frame = element("div", "chart", levels, plot, times);
   for (const [name, value] of [["role", "slider"], ["tabindex", "0"], ["aria-valuemin", "0"]]) frame.setAttribute(name, value);
   line.hidden = true;
@@ -286,6 +291,12 @@ export function makeChart() {
     levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));
+    const holes = holesOf(curve, axes);
+    resize(gaps, holes.length, () => element("div", "", element("span")));
+    holes.forEach(([start, long, why], n) => {
+      Object.assign(gaps.children[n].style, { left: start, width: long });
+      put(gaps.children[n].firstChild, why);
+    });
     const starts = alarms.map((alarm) => spanOf(alarm, to)[0]).filter((start) => start >= from);
     resize(marks, starts.length, () => {
       const mark = makeShape();

@@ -130,15 +130,20 @@ export function makeFold(list, button, most, about = () => "") {
 }
 
 // How many of the alarms of an agent's formula began in the last day, in words, or in a shorter time if all of them did, so
-// that one that comes and goes is seen, and the median length of those that are over; `more`: perhaps not all are known.
+// that one that comes and goes is seen, and what became of those that are over; `more`: perhaps not all are known.
 export function repeatsOf(alarms, now, more) {
   const [day, hour, minutes] = [86_400, 3600, 300].map((seconds) => alarms.filter(({ began_unix: began }) => began > now - seconds).length);
   if (day < 2) return "";
   const within = minutes === day ? "5 minutes" : hour === day ? "hour" : "day";
-  const lengths = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to).map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
-  const typical = lengths.length ? `, median ${span(lengths[Math.floor(lengths.length / 2)])}` : "";
-  return `recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}${typical}`;
+  const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
+  const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
+  const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
+  const before = over.length ? `; ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}` : "";
+  return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}${before}.`;
 }
+
+// What became of an alarm, by its state.
+const FATES = { resolved: "resolved", ended: "ended with the episode" };
 
 // Sentences, each a line of its own.
 export function makeDetails() {
@@ -210,6 +215,14 @@ export function makeSentence(className) {
     put(lead, end > 0 ? text.slice(0, end) : text);
     put(rest, end > 0 ? text.slice(end) : "");
   });
+}
+
+// How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
+export function howSure(method, test) {
+  const how = method === "exact" ? "Numbers without sampling error" : "Sampled numbers";
+  if (!test) return `${how}.`;
+  if (test.doubted) return `${how}, from a model that the agents' transitions CONTRADICT.`;
+  return `${how}, from a model that ${test.doubted === null ? "has not been tested yet" : `fits all agents' ${test.transitions} transitions so far`}.`;
 }
 
 // ---- numbers and times as text ----
