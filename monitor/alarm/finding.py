@@ -148,7 +148,7 @@ class Finding:
     def _combination(self) -> str:
         formula, verdict = self._formula, self._verdict
         truth = {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
-        shown = verdict.quantities[: MOST_QUANTITIES - self._brevity]
+        shown = verdict.quantities[: max(MOST_QUANTITIES - self._brevity, 1)]
         listed = [self._listed(quantity) for quantity in shown]
         more = len(verdict.quantities) - len(listed)
         listed += [f"and {more} more"] * (more > 0)

@@ -24,7 +24,7 @@ from monitor.model.action_names import action_in_words
 from monitor.types.specs import FormulaSpec
 from monitor.types.verdicts import Verdict
 
-LONGEST_QUOTE: Final = (60, 40, 24)
+LONGEST_QUOTE: Final = (60, 40, 24, 24)
 """Maximum number of characters of a quoted formula, by brevity. A longer formula is named instead."""
 LONGEST_NAME: Final = (80, 24, 12, 12)
 """Maximum number of characters of a name, by brevity. A longer name is shortened."""

@@ -479,7 +479,8 @@ def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> 
     verdict = handing_over(0.62, (0.85, 0.9))
     found = "P(too late for 'c' within 5 steps) = 0.62; alarm if at least 0.50"
     assert say(LATE, verdict, alarm=HOLDS, blind="gap") == (
-        f"BLIND (gap), last known: {found}. Look at the agent yourself; handing over to 'c' helped then (0.90). Blind: {BLIND_WORDS['gap']}"
+        f"BLIND (gap), last known: {found}. Look at the agent yourself; handing over to 'c' helped then (0.90). "
+        f"Blind: {BLIND_WORDS['gap']}"
     )
     assert say(LATE, verdict, alarm=HOLDS, state="resolved") == f"resolved: {found}"
     assert say(LATE, verdict, alarm=HOLDS, state="fired") == (
@@ -493,19 +494,16 @@ def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> 
 @pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
 def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind=reason)
-    assert told.startswith(
-        f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; handing over to 'c' helped then (0.90)"
-    )
+    last = f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself;"
+    assert told.startswith(f"{last} handing over to 'c' helped then (0.90)")
     assert told.endswith(f". Blind: {BLIND_WORDS[reason]}")
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", late, blind=reason) == (
-        f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; handing over to 'c' did not suffice then (0.70). {HAD}. "
-        f"Blind: {BLIND_WORDS[reason]}"
+        f"{last} handing over to 'c' did not suffice then (0.70). {HAD}. Blind: {BLIND_WORDS[reason]}"
     )
     needless = regretted("regret", 0.61, 0.93, profile={0: (0.81, 0.9)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", needless, blind=reason) == (
-        f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; there was no need to act then (0.81). {HAD}. "
-        f"Blind: {BLIND_WORDS[reason]}"
+        f"{last} there was no need to act then (0.81). {HAD}. Blind: {BLIND_WORDS[reason]}"
     )
     assert say(GOAL, plain(0.7), state="ended", blind=reason) == (
         f"the episode ended while this alarm was firing; BLIND ({reason}), last known: {CHANCE} = 0.70; {NEED}. "
