@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from monitor.cli.input_files import data_file
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 FOLDER: Final = Path(__file__).parents[1] / "pictures"
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -112,6 +112,10 @@ def _incident(page: Page, url: str) -> tuple[str, dict[str, Any]]:
             return name, answers
 
 
+def _answering(answer: object) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(json=answer)
+
+
 def _shoot(page: Page, url: str, agents: dict[str, subprocess.Popen[str]]) -> None:
     page.set_default_timeout(PATIENCE)
     page.goto(url)
@@ -120,7 +124,7 @@ def _shoot(page: Page, url: str, agents: dict[str, subprocess.Popen[str]]) -> No
     agents[SILENT].terminate()
     name, answers = _incident(page, url)
     for path, answer in answers.items():  # so that the alarm is not over before its picture is drawn
-        page.route(f"**/{path}*", lambda route, answer=answer: route.fulfill(json=answer))  # type: ignore[misc]
+        page.route(f"**/{path}*", _answering(answer))
     page.reload()
     page.locator(INCIDENT).wait_for()
     _keep(page.screenshot(animations="disabled"), "page-overview")
