@@ -60,7 +60,7 @@ class Certainty:
         if verdict.outcome is not None and verdict.quantities[0].robust is not False:
             # The own value and the advice. Causal models may disagree on the counterfactual value only.
             if of_both and not verdict.robust:
-                return f"Causal models disagree on {self._subject.named(self._basis()[0])}"
+                return f"Looking back, causal models disagree on {self._subject.named(self._basis()[0])}"
             words = "Same in every {}model" if self._brevity else "These numbers hold in every {}causal model"
             return words.format(stable)
         if not verdict.robust:

@@ -313,7 +313,7 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The worst known `value` since the alarm fired, also of verdicts between two messages, so that a closed alarm says
     how bad it was. Left out if `value` was not known when the alarm fired."""
     instructions: str | None = None
-    """What to do first, as configured (`alarm.instructions`); left out if nothing is configured."""
+    """Who hands over, and how, as configured (`alarm.instructions`); left out if nothing is configured."""
 
 
 FOLLOWING: Final = (

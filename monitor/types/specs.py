@@ -48,7 +48,7 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     runbook: str | None = None
     """Link to instructions, published with the alarm. If absent: the monitor's own runbook page for the severity."""
     instructions: Annotated[str, Meta(min_length=1, max_length=300)] | None = None
-    """What to do first, published and shown with the alarm: who hands over, and how."""
+    """Who hands over, and how: published and shown with the alarm."""
     when: AlarmWhen | None = None
     """The bad answer. If absent: `regret` for `regret(...)`, else `fails`. `unavoidable` also fires on regret."""
     step: Annotated[float, Meta(ge=0)] = 0.05

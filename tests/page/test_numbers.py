@@ -233,20 +233,22 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
 
 def sure(alarm: dict[str, Any], known: Sequence[dict[str, Any]], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are, and how often its formula fired."""
-    said = "Numbers without sampling error" if alarm["method"] == "exact" else "Sampled numbers"
+    said = f"How sure: {alarm['method']}, given the model"
     if test is not None:
         assert not test["doubted"]
         fits = f"fits all agents' {test['transitions']} transitions so far"
-        said += f", from a model that {'has not been tested yet' if test['doubted'] is None else fits}"
+        said += f", which {'has not been tested yet' if test['doubted'] is None else fits}"
     said += "."
     if len(known) < 2:
-        return f"{said} "
+        return said
     over = [each for each in known if each["over_unix"]]
     lengths = [math.floor(each["over_unix"]) - math.floor(each["began_unix"]) for each in over]
     fates = [each["state"].replace("ended", "ended with the episode") for each in over]
     counted = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
-    became = f"; {counted}; median length {span(statistics.median_high(lengths))}" if over else ""
-    return f"{said} Recurring: {len(known)} alarms in the last 5 minutes{became}."
+    became = (
+        f" Of those before, {counted}, after {span(statistics.median_high(lengths))} in the median." if over else ""
+    )
+    return f"{said} Recurring: {len(known)} alarms in the last 5 minutes.{became}"
 
 
 def card(
@@ -373,13 +375,11 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         more += [cell for row in expected for cell in row]
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
     assert shown["state"] == state
-    assert shown["alarms"] == (
-        cards := [
-            card(alarm, told["now"], of_the_same(told["alarms"], alarm), told["model_doubt"])
-            for alarm in told["alarms"]
-        ]
-    )
-    assert strangers(shown["text"], told, state, *more, *(line for each in cards for line in each)) == []
+    alarms = told["alarms"]
+    cards = [card(alarm, told["now"], of_the_same(alarms, alarm), told["model_doubt"]) for alarm in alarms]
+    assert shown["alarms"] == cards
+    lines = [line for each in cards for line in each]
+    assert strangers(shown["text"], told, state, moment(told["now"]), *more, *lines) == []
 
 
 def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) -> str:

@@ -36,7 +36,7 @@ def accessible(page: Page) -> list[str]:
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
     headings = page.locator("h2:visible").all_inner_texts()
-    assert headings[:3] == ["Firing", "Agents", "Alarms of the last day"]
+    assert headings[:4] == ["Firing", "Blind", "Agents", "Alarms of the last day"]
     strip = [" ".join(cell.split()) for cell in page.locator("#strip .label").all_inner_texts()]
     assert strip == ["1 firing", "0 pending", "1 blind", "0 unknown", "10 fine", "Broker", "Model", "Lag"]
     named = page.locator("#agents tr[data-state=blind] a.page").first.text_content()

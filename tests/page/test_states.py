@@ -164,6 +164,35 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     said = row.locator("td[data-label='says']")
     assert said.get_by_role("link", name="What to do").get_attribute("href") == "runbooks/CfmonFormulaBlind"
     assert "some formulas are blind" in page.locator("#firing-none").inner_text()
+    card = page.locator("#blind > li")
+    assert card.count() == 1
+    assert re.fullmatch(
+        r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+", card.locator(".head").inner_text()
+    )
+    assert re.fullmatch(
+        r"robot-blind: steps are missing \(.*seq.*\)\. Nothing is known of its state now\.",
+        card.locator(".summary").inner_text(),
+    )
+    assert card.get_by_role("link", name="What to do").get_attribute("href") == "runbooks/CfmonFormulaBlind"
+    assert card.locator(".page").get_attribute("href") == "agent?name=robot-blind"
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_agents_that_are_blind_for_one_reason_share_a_card_and_idle_ones_have_none(page: Page) -> None:
+    told = page.evaluate("fetch('/api/overview').then((answer) => answer.json())")
+    [gap] = told["blind"]
+    many = [{**gap, "agent": f"robot-{n}"} for n in range(7)]
+    stale = {**gap, "reason": "stale", "words": "no step has arrived for too long", "detail": ""}
+    told["blind"] = [*many, stale, {**gap, "reason": "idle", "complete": True}]
+    page.route("**/api/overview*", lambda route: route.fulfill(json=told))
+    cards = page.locator("#blind .summary")
+    expect(cards).to_have_text(
+        [
+            re.compile(r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .* is known of their state now\."),
+            "robot-blind: no step has arrived for too long. Nothing is known of its state now.",
+        ],
+        timeout=SOON,
+    )
 
 
 @pytest.mark.parametrize("page", ["light"], indirect=True)
@@ -284,28 +313,30 @@ def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_
         ([(10.0, None)], False, ""),
         ([(10.0, 5.0), (90_000.0, 100.0)], False, ""),
         ([(299.0, None), (10.0, None)], False, "Recurring: 2 alarms in the last 5 minutes."),
-        ([(301.0, 299.0), (10.0, None)], False, "Recurring: 2 alarms in the last hour; 1 resolved; median length 2 s."),
+        (
+            [(301.0, 299.0), (10.0, None)],
+            False,
+            "Recurring: 2 alarms in the last hour. Of those before, 1 resolved, after 2 s in the median.",
+        ),
         (
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],
             False,
             (
-                "Recurring: 3 alarms in the last day, 2 of them in the last hour; "
-                "2 resolved, 1 ended with the episode; median length 3 s."
+                "Recurring: 3 alarms in the last day, 2 of them in the last hour. "
+                "Of those before, 2 resolved, 1 ended with the episode, after 3 s in the median."
             ),
         ),
         (
             [(3601.0, 1.0), (7200.0, 3601.0)],
             False,
-            "Recurring: 2 alarms in the last day; 2 resolved; median length 60 min.",
+            "Recurring: 2 alarms in the last day. Of those before, 2 resolved, after 60 min in the median.",
         ),
         ([(299.0, None), (10.0, None)], True, "Recurring: at least 2 alarms in the last 5 minutes."),
     ):
         assert page.evaluate(said, [ages, more]) == words
 
 
-def test_what_the_configuration_says_to_do_first_is_shown_while_an_alarm_fires(
-    page: Page, scene: Scene, served: str
-) -> None:
+def test_how_to_hand_over_is_said_while_an_alarm_fires(page: Page, scene: Scene, served: str) -> None:
     told = [{**alarm, "instructions": "Call 4711."} for alarm in scene.board.found(scene.asked())]
     page.route("**/api/alarms*", lambda route: route.fulfill(json=told))
     page.goto(f"{served}/alarms")
@@ -313,9 +344,9 @@ def test_what_the_configuration_says_to_do_first_is_shown_while_an_alarm_fires(
     expect(cards).to_have_count(2, timeout=SOON)
     for card in cards.all():
         firing = card.locator(".head").inner_text().find("FIRING") >= 0
-        assert card.locator(".instructions:visible").all_inner_texts() == ["First: Call 4711."] * firing
+        assert card.locator(".instructions:visible").all_inner_texts() == ["How: Call 4711."] * firing
     page.get_by_role("button", name=re.compile("^Why does")).click()
-    assert page.locator("#why .instructions").inner_text() == "First: Call 4711."
+    assert page.locator("#why .instructions").inner_text() == "How: Call 4711."
     told[:] = [{**alarm, "instructions": None} for alarm in told]
     expect(page.locator(".instructions:visible")).to_have_count(0, timeout=SOON)
 
@@ -323,13 +354,17 @@ def test_what_the_configuration_says_to_do_first_is_shown_while_an_alarm_fires(
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([method, test]) => import('/common.js').then(({ howSure }) => howSure(method, test))"
     for method, test, words in (
-        ("exact", None, "Numbers without sampling error."),
-        ("sampled", None, "Sampled numbers."),
-        ("exact", {"doubted": True}, "{}, from a model that the agents' transitions CONTRADICT."),
-        ("exact", {"doubted": None}, "{}, from a model that has not been tested yet."),
-        ("exact", {"doubted": False, "transitions": 7}, "{}, from a model that fits all agents' 7 transitions so far."),
+        ("exact", None, "How sure: exact, given the model."),
+        ("sampled", None, "How sure: sampled, given the model."),
+        ("exact", {"doubted": True}, "How sure: exact, given the model, which the agents' transitions CONTRADICT."),
+        ("exact", {"doubted": None}, "How sure: exact, given the model, which has not been tested yet."),
+        (
+            "exact",
+            {"doubted": False, "transitions": 7},
+            "How sure: exact, given the model, which fits all agents' 7 transitions so far.",
+        ),
     ):
-        assert page.evaluate(said, [method, test]) == words.format("Numbers without sampling error")
+        assert page.evaluate(said, [method, test]) == words
 
 
 def test_an_alarm_that_ended_with_its_episode_is_not_said_to_be_resolved(page: Page, scene: Scene, served: str) -> None:

@@ -1,7 +1,7 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
   POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
-  moment, part, put, repeatsOf, required, sync, tell, values, verdictOf,
+  moment, part, put, repeatsOf, required, sureOf, sync, tell, values, verdictOf,
 } from "./common.js";
 import { makeAlarm, makeInstructions, makeProfile, makeRunbook } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -16,12 +16,12 @@ document.title = `${name} · Counterfactual monitor`;
 
 function makeFormula({ formula: { name: title } }) {
   const [shape, word, since, summary, details] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails()];
-  const [first, runbook, numbers, facts] = [makeInstructions(), makeRunbook(), makeFacts(), makeFacts()];
+  const [how, sure, runbook, numbers, facts] = [makeInstructions(), element("p", "sure"), makeRunbook(), makeFacts(), makeFacts()];
   const [chart, text] = [makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
   const more = makeMore(facts, details, ...parts, element("p", "quiet", text));
-  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, first, runbook, numbers, chart, more);
+  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, how, sure, runbook, numbers, chart, more);
   card.id = `formula-${title}`;
   card.more = more;
   return part(card, ({ formula, alarms, axes }) => {
@@ -33,7 +33,9 @@ function makeFormula({ formula: { name: title } }) {
     put(since, sinceOf(formula, alarms, axes.to));
     summary.render(formula.summary || "No verdict: between episodes.");
     card.classList.toggle("firing", formula.state === "firing");
-    for (const todo of [first, runbook]) todo.render(alarms.find(({ state }) => state === "firing") ?? {});
+    const firing = alarms.find(({ state }) => state === "firing");
+    for (const todo of [how, runbook]) todo.render(firing ?? {});
+    put(sure, firing ? sureOf(firing) : "");
     details.render(formula.details);
     numbers.render([...values(formula), ["required", required(formula.threshold)]]);
     facts.render(factsOf(formula));
@@ -89,13 +91,14 @@ function shownAlarms({ alarms, older_alarms: older, now, model_doubt: modelTest 
 
 // The formulas, over the time that is chosen.
 function showFormulas(told) {
-  const alarms = grouped(told.alarms, (alarm) => alarm.formula.name);
+  const alarms = grouped(shownAlarms(told), (alarm) => alarm.formula.name);
   const axes = axesOf(told.formulas, told.now, Number(at("span").value) || null);
   const rows = told.formulas.map((formula, n) => ({ formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
   sync(at("formulas"), rows, (row) => row.formula.name, makeFormula);
 }
 
 function show(told) {
+  put(at("now"), moment(told.now));
   if (!told.known) put(at("state"), "The monitor does not know this agent (any more): it is not monitored. Its alarms are below.");
   else put(at("state"), told.problem || `last message ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
   put(at("deviates"), told.known && told.deviation.notable ? `NOT ITS POLICY: ${deviates(told.deviation)}. ${POLICY_ASSUMED}` : "");

@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, howSure, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo, sureOf,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -20,7 +20,7 @@ export function makeAlarm() {
   const page = element("a", "page", "the agent's page");
   const proof = element("a", "proof", "evidence");
   const bundle = element("a", "bundle", "evidence with model and policies (zip)");
-  const [first, sure, runbook] = [makeInstructions(), element("p", "sure quiet"), makeRunbook()];
+  const [first, sure, runbook] = [makeInstructions(), element("p", "sure"), makeRunbook()];
   mark.setAttribute("aria-hidden", "true");
   const card = element("li", "", head, summary, blindness, first, sure, element("div", "actions", runbook, why, page, proof, bundle));
   return part(card, (told) => {
@@ -44,16 +44,16 @@ export function makeAlarm() {
       bundle.href = `evidence/${alarm.evidence.id}.zip`;
     }
     first.render(alarm);
-    put(sure, firing ? [howSure(alarm.method, alarm.modelTest), alarm.repeats].join(" ") : "");
+    put(sure, firing ? sureOf(alarm) : "");
     runbook.render(alarm);
     if (explained === alarm.id) explanation.render(alarm);
   });
 }
 
-// What the configuration says to do first.
+// What the configuration says of who hands over, and how.
 export function makeInstructions() {
   const text = element("span");
-  const line = element("p", "instructions", element("b", "", "First: "), text);
+  const line = element("p", "instructions", element("b", "", "How: "), text);
   return part(line, ({ instructions, state }) => {
     line.hidden = !instructions || isOver(state);
     put(text, instructions ?? "");
@@ -112,9 +112,9 @@ function makeExplanation() {
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
-  const [facts, over, later] = [makeFacts(), makeOver(), element("p", "quiet", "The picture ends at this step; what came later is on the agent's page.")];
+  const [facts, over, later] = [makeFacts(), makeOver(), makeLater()];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
-  const [times, first, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), element("p", "sure quiet")];
+  const [times, first, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), element("p", "sure")];
   const [when, wait] = [named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
   const picture = named("div", "why-picture");
@@ -138,9 +138,10 @@ function makeExplanation() {
     const turn = ++turns;
     const wanted = () => turn === turns;
     frame.hidden = true;
-    later.hidden = !alarm.evidence;
+    later.render(alarm);
     links.replaceChildren();
-    put(when, `When it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}`);
+    const since = alarm.first_seq < alarm.fired.seq ? `; missed since step ${alarm.first_seq}` : "";
+    put(when, `When it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}${since}`);
     put(wait, alarm.evidence ? "The picture is being drawn from the evidence, which takes a while …" : "There is no evidence to draw.");
     if (!alarm.evidence) return;
     const bundle = element("a", "", "evidence with model and policies");
@@ -161,7 +162,7 @@ function makeExplanation() {
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
-    put(sure, [howSure(alarm.method, alarm.modelTest), alarm.repeats].join(" "));
+    put(sure, sureOf(alarm));
     first.render(alarm);
     over.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
@@ -171,6 +172,17 @@ function makeExplanation() {
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
+  });
+}
+
+// What the picture below does not show, and on what causal models disagree in it.
+function makeLater() {
+  const [page, models] = [element("a", "page", "the agent's page"), element("span", "", " Looking back, causal models disagree on the alternative; the advice is from now on, and the same in each.")];
+  const line = element("p", "quiet", "The picture ends at this step; what came later is on ", page, ".", models);
+  return part(line, ({ agent, state, blind, evidence, robust }) => {
+    line.hidden = !evidence;
+    page.href = agentPage(agent);
+    models.hidden = robust !== false || state !== "firing" || Boolean(blind);
   });
 }
 

@@ -1,6 +1,6 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, look, makeFold, makeShape, moment, part, put, repeatsOf,
+  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, look, makeFold, makeSentence, makeShape, moment, part, put, repeatsOf,
   required, sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm, makeRunbook } from "./alarm.js";
@@ -31,6 +31,36 @@ function makeCard(show) {
     put(detail, shown.detail);
     link.hidden = !shown.agent;
     if (shown.agent) link.href = agentPage(shown.agent);
+  });
+}
+
+// ---- blind ----
+
+// Names of agents that are shown on one card.
+const NAMES = 5;
+
+// A card for each reason to be blind, with the agents.
+function makeBlind() {
+  const [head, summary, runbook] = [element("p", "head word-blind"), makeSentence("summary"), makeRunbook()];
+  const link = element("a", "page", "the agent's page");
+  return part(element("li", "blind", head, summary, element("div", "actions", runbook, link)), ({ reason, agents, words, todo, since }) => {
+    put(head, ["BLIND", reason, `${agents.length} agent${agents.length === 1 ? "" : "s"}`, ...since].join(" · "));
+    const more = agents.length > NAMES ? ` and ${agents.length - NAMES} more` : "";
+    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. Nothing is known of ${agents.length === 1 ? "its" : "their"} state now.`);
+    runbook.render({ runbook: todo, state: "unknown" });
+    link.hidden = agents.length > 1;
+    link.href = agentPage(agents[0]);
+  });
+}
+
+// The reasons for which formulas are blind; agents that rest, and those whose model is in doubt, are told elsewhere.
+function blindOnes({ blind, agents: shown }) {
+  const reasons = grouped(blind.filter(({ complete }) => !complete), ({ reason }) => reason);
+  return [...reasons].map(([reason, groups]) => {
+    const agents = groups.map(({ agent }) => agent);
+    const known = agents.length === 1 ? shown.find(({ name }) => name === agents[0])?.formulas.filter((formula) => formula.blind === reason).map(blindSince).filter(Boolean) : [];
+    const detail = groups.length === 1 && groups[0].detail ? ` (${groups[0].detail})` : "";
+    return { reason, agents, words: `${groups[0].words}${detail}`, todo: groups[0].runbook, since: known?.slice(0, 1) ?? [] };
   });
 }
 
@@ -229,6 +259,7 @@ const foldOf = (name, most, about) => makeFold(at(name), at(`${name}-fold`), mos
 const unlisted = (count, what) => (count > 0 ? `; ${count} ${what} in the list of all alarms` : "");
 const FOLDS = [
   foldOf("firing", CARDS, () => unlisted(seen.told.count.firing - seen.told.firing.length, "more are")),
+  foldOf("blind", CARDS, () => " reasons"),
   foldOf("agents", ROWS, () => statesBeyond(seen.rows)),
   foldOf("lanes", LANES, () => " agents"),
 ];
@@ -253,6 +284,8 @@ function show(told) {
   const repeats = ({ agent, formula }) => repeatsOf(before.get(`${agent} ${formula.name}`) ?? [], told.now, told.count.day > told.day.length);
   const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now, repeats: repeats(alarm), modelTest: told.doubt.model }));
   sync(at("firing"), firing, (alarm) => alarm.id, makeAlarm);
+  sync(at("blind"), blindOnes(told), (group) => group.reason, makeBlind);
+  at("blind-section").hidden = at("blind").childElementCount === 0;
   sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);
   sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDeviating);

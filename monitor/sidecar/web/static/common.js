@@ -138,8 +138,8 @@ export function repeatsOf(alarms, now, more) {
   const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
   const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
   const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
-  const before = over.length ? `; ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}` : "";
-  return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}${before}.`;
+  const before = over.length ? ` Of those before, ${fates.join(", ")}, after ${span(lengths[Math.floor(lengths.length / 2)])} in the median.` : "";
+  return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}.${before}`;
 }
 
 // What became of an alarm, by its state.
@@ -219,11 +219,14 @@ export function makeSentence(className) {
 
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
 export function howSure(method, test) {
-  const how = method === "exact" ? "Numbers without sampling error" : "Sampled numbers";
+  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}, given the model`;
   if (!test) return `${how}.`;
-  if (test.doubted) return `${how}, from a model that the agents' transitions CONTRADICT.`;
-  return `${how}, from a model that ${test.doubted === null ? "has not been tested yet" : `fits all agents' ${test.transitions} transitions so far`}.`;
+  if (test.doubted) return `${how}, which the agents' transitions CONTRADICT.`;
+  return `${how}, which ${test.doubted === null ? "has not been tested yet" : `fits all agents' ${test.transitions} transitions so far`}.`;
 }
+
+// How sure a firing alarm is, and how often its formula fired, as far as this is known here.
+export const sureOf = ({ method, modelTest, repeats }) => [howSure(method, modelTest), ...(repeats ? [repeats] : [])].join(" ");
 
 // ---- numbers and times as text ----
 
