@@ -140,8 +140,7 @@ function makeExplanation() {
     frame.hidden = true;
     later.render(alarm);
     links.replaceChildren();
-    const since = alarm.first_seq < alarm.fired.seq ? `; missed since step ${alarm.first_seq}` : "";
-    put(when, `When it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}${since}`);
+    put(when, `When it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}`);
     put(wait, alarm.evidence ? "The picture is being drawn from the evidence, which takes a while …" : "There is no evidence to draw.");
     if (!alarm.evidence) return;
     const bundle = element("a", "", "evidence with model and policies");
