@@ -58,9 +58,10 @@ class Certainty:
             return "Exact for this model"
         stable = "stable " if verdict.causal_model == "stable" else ""
         if verdict.outcome is not None and verdict.quantities[0].robust is not False:
-            # The own value and the advice. Causal models may disagree on the counterfactual value only.
+            # The own value and the advice. Causal models may disagree on the counterfactual value only; a picture says
+            # so beside its bounds.
             if of_both and not verdict.robust:
-                return f"Looking back, causal models disagree on {self._subject.named(self._basis()[0])}"
+                return ""
             words = "Same in every {}model" if self._brevity else "These numbers hold in every {}causal model"
             return words.format(stable)
         if not verdict.robust:

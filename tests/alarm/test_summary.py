@@ -782,8 +782,8 @@ def test_where_models_disagree_only_on_what_would_have_been_the_rest_is_not_said
     told = tell_all(f"regret(c, {GOAL})", verdict)
     assert told.summary.endswith(f" Hand over to 'c' now: 0.90 instead of 0.60. {sure}.")
     fired = tell_all(f"regret(c, {GOAL})", verdict, state="fired").summary  # of the picture, which shows both values
-    of_both = "Looking back, causal models disagree on 'c'" if sure.startswith("These") else sure
-    assert fired.endswith(f"required. {of_both}.")
+    said = [] if sure.startswith("These") else [f"{sure}."]  # the picture says it beside the bounds
+    assert fired.endswith(" ".join(["required.", *said]))
     longer = tell_all(f"regret(clinicians_of_ward_7, {GOAL})", verdict, agent="a" * 40)
     short = {
         "These numbers hold in every causal model": "Same in every model",

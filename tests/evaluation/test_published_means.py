@@ -9,6 +9,7 @@ import pytest
 from monitor.evaluation import check
 from monitor.model import MDP
 from monitor.types import Sampling, Verdict
+from tests.tiers import heavy
 
 SAFE = {0: 0.7, 1: 0.95}
 """Action -> probability that the next state is safe."""
@@ -27,6 +28,7 @@ def sampled(text: str, sampling: Sampling) -> Verdict:
     return check(text, model=MODEL, path=[(0, None)], policies=POLICIES, engine="sampled", sampling=sampling)
 
 
+@heavy
 @pytest.mark.parametrize("text", ['P>=0.8 [ X "safe" ]', 'regret(careful@0, P>=0.8 [ X "safe" ])'])
 def test_means_do_not_lean_away_from_the_bound(text: str) -> None:
     """A test of .7 against .8 ends early where the first draws happen to be bad."""

@@ -28,7 +28,7 @@ from monitor.sampled import Enumerated
 from monitor.types import Drawn, Engine, Sampling, Verdict
 from tests.evaluation.road import PATH, POLICIES, ROAD
 from tests.sampled.worlds import FALSE_ALARM, goal, model_of, width
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "cases.json").read_text())
 APART = 0.1
@@ -66,6 +66,7 @@ def bounded(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]],
             yield checker, path, text.replace("=?", f">={theta!r}", 1), holds, number
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize("test", [0, 1])
 def test_every_reference_query_with_a_bound_away_from_its_value(test: int) -> None:
@@ -89,6 +90,7 @@ def test_the_papers_test_can_be_chosen_by_name(text: str) -> None:
     assert betting.quantities[0].samples != paper.quantities[0].samples
 
 
+@heavy
 @scaled
 def test_the_t_test_is_seldom_wrong_on_the_reference_queries() -> None:
     """Its rates are nominal where samples are not normal; at .05 each it was wrong in none of 823."""

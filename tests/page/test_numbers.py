@@ -200,6 +200,21 @@ def facts(formula: dict[str, Any]) -> dict[str, str]:
     return {name: text for name, text in shown.items() if text}
 
 
+def course(formula: dict[str, Any], told: dict[str, Any]) -> dict[str, str]:
+    """How the value of a firing alarm went."""
+    for alarm in told["alarms"]:
+        about = alarm["formula"]["name"] == formula["name"] and alarm["threshold"] is not None
+        if alarm["state"] == "firing" and about:
+            went = [number(each) or "unknown" for each in (alarm["fired"]["value"], alarm.get("worst"), alarm["value"])]
+            end = "last known" if alarm["blind"] else "now"
+            return {
+                f"when it fired \N{RIGHTWARDS ARROW} worst \N{RIGHTWARDS ARROW} {end}": " \N{RIGHTWARDS ARROW} ".join(
+                    went
+                )
+            }
+    return {}
+
+
 def drawn(formula: dict[str, Any], told: dict[str, Any]) -> str:
     """What is said of the chart."""
     curve, times = [value for value in formula["curve"]["value"] if value is not None], formula["curve"]["time"]
@@ -231,24 +246,28 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
     return shown
 
 
-def sure(alarm: dict[str, Any], known: Sequence[dict[str, Any]], test: dict[str, Any] | None) -> str:
-    """How sure the numbers of a firing alarm are, and how often its formula fired."""
+def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
+    """How sure the numbers of a firing alarm are."""
     said = f"How sure: {alarm['method']}, given the model"
     if test is not None:
         assert not test["doubted"]
         fits = f"fits all agents' {test['transitions']} transitions so far"
         said += f", which {'has not been tested yet' if test['doubted'] is None else fits}"
-    said += "."
-    if len(known) < 2:
-        return said
+    return f"{said}."
+
+
+def recurring(known: Sequence[dict[str, Any]], now: float | None) -> str:
+    """How often the formula of an alarm that fires did so, and what became of the alarms before."""
+    if len(known) < 2 or now is None:
+        return ""
     over = [each for each in known if each["over_unix"]]
     lengths = [math.floor(each["over_unix"]) - math.floor(each["began_unix"]) for each in over]
     fates = [each["state"].replace("ended", "ended with the episode") for each in over]
     counted = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
-    became = (
-        f" Of those before, {counted}, after {span(statistics.median_high(lengths))} in the median." if over else ""
-    )
-    return f"{said} Recurring: {len(known)} alarms in the last 5 minutes.{became}"
+    [firing] = [each for each in known if each["state"] == "firing"]
+    lasted = f"this one has lasted {span(math.floor(now) - math.floor(firing['began_unix']))} so far"
+    before = f" Of those before, {counted}, after {span(statistics.median_high(lengths))} in the median; {lasted}."
+    return f"Recurring: {len(known)} alarms in the last 5 minutes.{before if over else ''}"
 
 
 def card(
@@ -262,7 +281,8 @@ def card(
     `known`: the known alarms of its agent and formula, of the last five minutes; `test`: the test of the model.
     """
     times = f"since {moment(alarm['since_unix'])}"
-    if alarm["state"] == "firing" and now is not None:
+    firing = alarm["state"] == "firing"
+    if firing and now is not None:
         times += f", for {span(math.floor(now) - math.floor(alarm['since_unix']))}"
     if alarm["state"] != "firing":
         times = f"from {moment(alarm['began_unix'])} to {moment(alarm['over_unix'])}"
@@ -274,7 +294,7 @@ def card(
         alarm["agent"],
         times,
     ]
-    return [" · ".join(words), alarm["summary"], sure(alarm, known, test) if alarm["state"] == "firing" else ""]
+    return [" · ".join(words), alarm["summary"], *([sure(alarm, test), recurring(known, now)] if firing else ["", ""])]
 
 
 def of_the_same(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -351,8 +371,9 @@ READ = """() => {
     bands: cells([...card.querySelectorAll(".bands tbody tr")]).map((row) => row.slice(0, 5)),
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
-  alarms: [...document.querySelectorAll(".cards > li:has(.actions)")].map(
-    (card) => [".head span:last-child", ".summary", ".sure"].map((what) => card.querySelector(what).textContent)),
+  alarms: [...document.querySelectorAll(".cards > li:has(.sure)")].map(
+    (card) => [".head span:last-child", ".summary", ".sure > span:first-child", ".sure > span:last-child"].map(
+      (what) => card.querySelector(what).textContent)),
   };
 }"""
 
@@ -362,7 +383,7 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
     more = []
     for formula, part in zip(told["formulas"], shown["formulas"], strict=True):
         assert part["profile"] == profile(formula)
-        assert part["facts"] == facts(formula)
+        assert part["facts"] == facts(formula) | course(formula, told)
         assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
         assert part["details"] == formula["details"]
         assert part["word"] == formula["state"]

@@ -316,7 +316,10 @@ def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_
         (
             [(301.0, 299.0), (10.0, None)],
             False,
-            "Recurring: 2 alarms in the last hour. Of those before, 1 resolved, after 2 s in the median.",
+            (
+                "Recurring: 2 alarms in the last hour. Of those before, 1 resolved, after 2 s in the median; "
+                "this one has lasted 10 s so far."
+            ),
         ),
         (
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],

@@ -1,9 +1,9 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
   POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
-  moment, part, put, repeatsOf, required, sureOf, sync, tell, values, verdictOf,
+  moment, part, put, repeatsOf, required, sync, tell, values, verdictOf,
 } from "./common.js";
-import { makeAlarm, makeInstructions, makeProfile, makeRunbook } from "./alarm.js";
+import { course, makeAlarm, makeInstructions, makeProfile, makeRunbook, makeSure } from "./alarm.js";
 import { makeBands } from "./bands.js";
 import { WINDOW, axesOf, makeChart } from "./charts.js";
 import { makeRecourse } from "./recourse.js";
@@ -16,7 +16,7 @@ document.title = `${name} · Counterfactual monitor`;
 
 function makeFormula({ formula: { name: title } }) {
   const [shape, word, since, summary, details] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails()];
-  const [how, sure, runbook, numbers, facts] = [makeInstructions(), element("p", "sure"), makeRunbook(), makeFacts(), makeFacts()];
+  const [how, sure, runbook, numbers, facts] = [makeInstructions(), makeSure(), makeRunbook(), makeFacts(), makeFacts()];
   const [chart, text] = [makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
@@ -34,10 +34,9 @@ function makeFormula({ formula: { name: title } }) {
     summary.render(formula.summary || "No verdict: between episodes.");
     card.classList.toggle("firing", formula.state === "firing");
     const firing = alarms.find(({ state }) => state === "firing");
-    for (const todo of [how, runbook]) todo.render(firing ?? {});
-    put(sure, firing ? sureOf(firing) : "");
+    for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
-    numbers.render([...values(formula), ["required", required(formula.threshold)]]);
+    numbers.render([...values(formula), ["required", required(formula.threshold)], ...(firing ? [course(firing)] : [])]);
     facts.render(factsOf(formula));
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);

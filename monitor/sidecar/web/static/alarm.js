@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo, sureOf,
+  STATES, agentPage, ask, between, element, howSure, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -20,7 +20,7 @@ export function makeAlarm() {
   const page = element("a", "page", "the agent's page");
   const proof = element("a", "proof", "evidence");
   const bundle = element("a", "bundle", "evidence with model and policies (zip)");
-  const [first, sure, runbook] = [makeInstructions(), element("p", "sure"), makeRunbook()];
+  const [first, sure, runbook] = [makeInstructions(), makeSure(), makeRunbook()];
   mark.setAttribute("aria-hidden", "true");
   const card = element("li", "", head, summary, blindness, first, sure, element("div", "actions", runbook, why, page, proof, bundle));
   return part(card, (told) => {
@@ -44,7 +44,7 @@ export function makeAlarm() {
       bundle.href = `evidence/${alarm.evidence.id}.zip`;
     }
     first.render(alarm);
-    put(sure, firing ? sureOf(alarm) : "");
+    sure.render(alarm);
     runbook.render(alarm);
     if (explained === alarm.id) explanation.render(alarm);
   });
@@ -57,6 +57,17 @@ export function makeInstructions() {
   return part(line, ({ instructions, state }) => {
     line.hidden = !instructions || isOver(state);
     put(text, instructions ?? "");
+  });
+}
+
+// How sure a firing alarm is, and how often its formula fired, as far as this is known here.
+export function makeSure() {
+  const [sure, repeats] = [element("span"), element("span")];
+  const line = element("p", "sure", sure, element("br"), repeats);
+  return part(line, ({ state, method, modelTest, repeats: often }) => {
+    line.hidden = state !== "firing";
+    put(sure, state === "firing" ? howSure(method, modelTest) : "");
+    put(repeats, state === "firing" ? (often ?? "") : "");
   });
 }
 
@@ -86,7 +97,7 @@ function lasted(alarm) {
 }
 
 // How the value went: name and numbers. An alarm of an earlier version does not say the worst.
-function course({ state, blind, threshold, fired, worst, value }) {
+export function course({ state, blind, threshold, fired, worst, value }) {
   const end = state !== "firing" ? "at its end" : blind ? "last known" : "now";
   return [`when it fired → worst → ${end}`, threshold === null ? "" : [fired.value, worst, value].map((each) => number(each) || "unknown").join(" → ")];
 }
@@ -114,7 +125,7 @@ function makeExplanation() {
   put(close, "Close");
   const [facts, over, later] = [makeFacts(), makeOver(), makeLater()];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
-  const [times, first, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), element("p", "sure")];
+  const [times, first, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), makeSure()];
   const [when, wait] = [named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
   const picture = named("div", "why-picture");
@@ -127,7 +138,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), over, times, summary, first, element("p", "", runbook), sure, facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, first, sure, element("p", "", runbook), facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -161,7 +172,7 @@ function makeExplanation() {
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
-    put(sure, sureOf(alarm));
+    sure.render(alarm);
     first.render(alarm);
     over.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
@@ -176,7 +187,7 @@ function makeExplanation() {
 
 // What the picture below does not show, and on what causal models disagree in it.
 function makeLater() {
-  const [page, models] = [element("a", "page", "the agent's page"), element("span", "", " Looking back, causal models disagree on the alternative; the advice is from now on, and the same in each.")];
+  const [page, models] = [element("a", "page", "the agent's page"), element("span", "", " What the alternative would have given since then depends on the causal model; the advice above is from now on, and the same in each.")];
   const line = element("p", "quiet", "The picture ends at this step; what came later is on ", page, ".", models);
   return part(line, ({ agent, state, blind, evidence, robust }) => {
     line.hidden = !evidence;

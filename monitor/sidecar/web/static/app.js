@@ -211,14 +211,14 @@ function sayBriefly(state, some, none, why) {
   const line = at(`${state}-none`);
   line.className = why ? "unknown" : "";
   const count = seen.told.states[state];
-  put(line, why ? (count ? "There may be more." : "None known.") : count ? some : none);
+  put(line, why ? (count ? `${some}. There may be more.` : "None known.") : count ? some : none);
 }
 
-// Names of agents with blind formulas, and the number of further blind formulas.
-function blindAgents({ agents, states }) {
-  const named = agents.flatMap(({ name, formulas }) => formulas.filter(({ state }) => state === "blind").map(() => name));
+// Names of agents with formulas in a state, and the number of further such formulas.
+function agentsIn(wanted, { agents, states, count }) {
+  const named = agents.flatMap(({ name, formulas }) => formulas.filter(({ state }) => state === wanted).map(() => name));
   const shown = [...new Set(named)].slice(0, 2);
-  const more = states.blind - named.filter((name) => shown.includes(name)).length;
+  const more = (wanted === "firing" ? count.firing : states[wanted]) - named.filter((name) => shown.includes(name)).length;
   return [...shown, ...(more > 0 ? [`${more} more`] : [])].join(", ");
 }
 
@@ -322,8 +322,11 @@ function judge(lost) {
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
   const unanswered = blind ? "some formulas are blind" : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
-  sayBriefly("blind", blindAgents(told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
-  sayBriefly("pending", "may fire soon", "No alarm is pending.", unseen || unanswered);
+  const firing = at("firing-none");
+  if (told.firing.length) put(firing, `${agentsIn("firing", told)}. ${firing.hidden ? "" : firing.textContent}`);
+  if (told.firing.length) firing.hidden = false;
+  sayBriefly("blind", agentsIn("blind", told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
+  sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", unseen || unanswered);
   sayBriefly("unknown", "between episodes, or undecided", "none", unseen);
   sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
   for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");

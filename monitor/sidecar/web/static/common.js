@@ -138,7 +138,9 @@ export function repeatsOf(alarms, now, more) {
   const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
   const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
   const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
-  const before = over.length ? ` Of those before, ${fates.join(", ")}, after ${span(lengths[Math.floor(lengths.length / 2)])} in the median.` : "";
+  const firing = alarms.find(({ state }) => state === "firing");
+  const lasts = firing ? `; this one has lasted ${span(length(firing.began_unix, now))} so far` : "";
+  const before = over.length ? ` Of those before, ${fates.join(", ")}, after ${span(lengths[Math.floor(lengths.length / 2)])} in the median${lasts}.` : "";
   return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}.${before}`;
 }
 
@@ -224,9 +226,6 @@ export function howSure(method, test) {
   if (test.doubted) return `${how}, which the agents' transitions CONTRADICT.`;
   return `${how}, which ${test.doubted === null ? "has not been tested yet" : `fits all agents' ${test.transitions} transitions so far`}.`;
 }
-
-// How sure a firing alarm is, and how often its formula fired, as far as this is known here.
-export const sureOf = ({ method, modelTest, repeats }) => [howSure(method, modelTest), ...(repeats ? [repeats] : [])].join(" ");
 
 // ---- numbers and times as text ----
 
