@@ -354,6 +354,26 @@ def test_how_to_hand_over_is_said_while_an_alarm_fires(page: Page, scene: Scene,
     expect(page.locator(".instructions:visible")).to_have_count(0, timeout=SOON)
 
 
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_where_causal_models_disagree_it_is_said_that_the_advice_does_not_depend_on_it(
+    page: Page, scene: Scene, served: str
+) -> None:
+    [alarm] = scene.board.found(scene.asked(state="firing"))
+    own = alarm["value"]
+    page.route("**/picture/*", lambda route: route.fulfill(status=202, body="being drawn"))
+    for change, said in (
+        ({"robust": False, "bounds": [own, own]}, True),
+        ({"robust": False, "bounds": [own - 0.1, own]}, False),
+        ({"robust": False, "bounds": [own, own], "profile": []}, False),
+        ({"robust": True, "bounds": [own, own]}, False),
+        ({"robust": False, "bounds": [own, own], "state": "resolved", "over_unix": alarm["since_unix"] + 5}, False),
+    ):
+        page.route("**/api/alarms*", lambda route, _request, told={**alarm, **change}: route.fulfill(json=[told]))
+        page.goto(f"{served}/alarms")
+        page.locator("#list button").first.click()
+        assert ("depends on the causal model" in page.locator("#why-moment + p").inner_text()) is said, change
+
+
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([method, test]) => import('/common.js').then(({ howSure }) => howSure(method, test))"
     for method, test, words in (

@@ -185,14 +185,15 @@ function makeExplanation() {
   });
 }
 
-// What the picture below does not show, and on what causal models disagree in it.
+// What the picture below does not show, and on what causal models disagree in it while they agree on the advice.
 function makeLater() {
   const [page, models] = [element("a", "page", "the agent's page"), element("span", "", " What the alternative would have given since then depends on the causal model; the advice above is from now on, and the same in each.")];
   const line = element("p", "quiet", "The picture ends at this step; what came later is on ", page, ".", models);
-  return part(line, ({ agent, state, blind, evidence, robust }) => {
+  return part(line, ({ agent, state, blind, evidence, robust, bounds, profile }) => {
     line.hidden = !evidence;
     page.href = agentPage(agent);
-    models.hidden = robust !== false || state !== "firing" || Boolean(blind);
+    const agreed = bounds !== null && bounds[0] === bounds[1] && profile.some(({ offset }) => offset === 0);
+    models.hidden = robust !== false || !agreed || state !== "firing" || Boolean(blind);
   });
 }
 
