@@ -106,9 +106,10 @@ def _incident(page: Page, url: str) -> tuple[str, dict[str, Any]]:
         name = page.locator("#agents tr[data-state='firing'] a").first.inner_text()
         paths = ("api/overview", f"api/agents/{name}/history")
         answers = {path: page.request.get(f"{url.rstrip('/')}/{path}").json() for path in paths}
-        overview, agent = answers.values()
-        since = [alarm["since_unix"] for alarm in overview["firing"] if alarm["agent"] == name]
-        if since and overview["now"] - since[0] >= LASTING and agent["formulas"][0]["state"] == "firing":
+        overview, agent = answers.values()  # they may be newer than what the page shows
+        alone = [alarm["agent"] for alarm in overview["firing"]] == [name] and overview["states"]["blind"] == 1
+        judged = [agent["formulas"][0][key] for key in ("state", "outcome")] == ["firing", "regret"]
+        if alone and judged and overview["now"] - overview["firing"][0]["since_unix"] >= LASTING:
             return name, answers
 
 
