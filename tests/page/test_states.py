@@ -163,14 +163,15 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     assert row.locator("td[data-label='verdict']").inner_text() == "before: no alarm"
     said = row.locator("td[data-label='says']")
     assert said.get_by_role("link", name="What to do").get_attribute("href") == "runbooks/CfmonFormulaBlind"
-    assert "some formulas are blind" in page.locator("#firing-none").inner_text()
+    firing = "robot-danger. There may be more: some formulas are blind."
+    assert page.locator("#firing-none").inner_text() == firing
     card = page.locator("#blind > li")
     assert card.count() == 1
     assert re.fullmatch(
         r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+", card.locator(".head").inner_text()
     )
     assert re.fullmatch(
-        r"robot-blind: steps are missing \(.*seq.*\)\. Nothing is known of its state now\.",
+        r"robot-blind: steps are missing \(.*seq.*\)\. No answer to regret_fallback now\.",
         card.locator(".summary").inner_text(),
     )
     assert card.get_by_role("link", name="What to do").get_attribute("href") == "runbooks/CfmonFormulaBlind"
@@ -188,8 +189,10 @@ def test_agents_that_are_blind_for_one_reason_share_a_card_and_idle_ones_have_no
     cards = page.locator("#blind .summary")
     expect(cards).to_have_text(
         [
-            re.compile(r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .* is known of their state now\."),
-            "robot-blind: no step has arrived for too long. Nothing is known of its state now.",
+            re.compile(
+                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. No answer to regret_fallback now\."
+            ),
+            "robot-blind: no step has arrived for too long. No answer to regret_fallback now.",
         ],
         timeout=SOON,
     )

@@ -90,13 +90,14 @@ function shownAlarms({ alarms, older_alarms: older, now, model_doubt: modelTest 
 
 // The formulas, over the time that is chosen.
 function showFormulas(told) {
-  const alarms = grouped(shownAlarms(told), (alarm) => alarm.formula.name);
+  const alarms = grouped(told.alarms, (alarm) => alarm.formula.name);
   const axes = axesOf(told.formulas, told.now, Number(at("span").value) || null);
   const rows = told.formulas.map((formula, n) => ({ formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
   sync(at("formulas"), rows, (row) => row.formula.name, makeFormula);
 }
 
-function show(told) {
+function show(answer) {
+  const told = { ...answer, alarms: shownAlarms(answer) };
   put(at("now"), moment(told.now));
   if (!told.known) put(at("state"), "The monitor does not know this agent (any more): it is not monitored. Its alarms are below.");
   else put(at("state"), told.problem || `last message ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
@@ -107,7 +108,7 @@ function show(told) {
   const fresh = seen.told === null;
   if (fresh) at("span").value = String(spanFor(told));
   showFormulas(told);
-  sync(at("alarms"), shownAlarms(told), (alarm) => alarm.id, makeAlarm);
+  sync(at("alarms"), told.alarms, (alarm) => alarm.id, makeAlarm);
   const firing = told.alarms.filter((alarm) => alarm.state === "firing").length;
   document.title = `${firing ? `(${firing}) ` : told.problem || !told.known ? "(?) " : ""}${name} · Counterfactual monitor`;
   seen.told = told;

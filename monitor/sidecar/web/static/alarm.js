@@ -20,9 +20,9 @@ export function makeAlarm() {
   const page = element("a", "page", "the agent's page");
   const proof = element("a", "proof", "evidence");
   const bundle = element("a", "bundle", "evidence with model and policies (zip)");
-  const [first, sure, runbook] = [makeInstructions(), makeSure(), makeRunbook()];
+  const [how, sure, runbook] = [makeInstructions(), makeSure(), makeRunbook()];
   mark.setAttribute("aria-hidden", "true");
-  const card = element("li", "", head, summary, blindness, first, sure, element("div", "actions", runbook, why, page, proof, bundle));
+  const card = element("li", "", head, summary, blindness, how, sure, element("div", "actions", runbook, why, page, proof, bundle));
   return part(card, (told) => {
     alarm = told;
     const firing = alarm.state === "firing";
@@ -43,7 +43,7 @@ export function makeAlarm() {
       proof.href = `evidence/${alarm.evidence.id}`;
       bundle.href = `evidence/${alarm.evidence.id}.zip`;
     }
-    first.render(alarm);
+    how.render(alarm);
     sure.render(alarm);
     runbook.render(alarm);
     if (explained === alarm.id) explanation.render(alarm);
@@ -64,10 +64,10 @@ export function makeInstructions() {
 export function makeSure() {
   const [sure, repeats] = [element("span"), element("span")];
   const line = element("p", "sure", sure, element("br"), repeats);
-  return part(line, ({ state, method, modelTest, repeats: often }) => {
+  return part(line, ({ state, method, modelTest, repeats: often = "" }) => {
     line.hidden = state !== "firing";
-    put(sure, state === "firing" ? howSure(method, modelTest) : "");
-    put(repeats, state === "firing" ? (often ?? "") : "");
+    put(sure, line.hidden ? "" : howSure(method, modelTest));
+    put(repeats, line.hidden ? "" : often);
   });
 }
 
@@ -125,7 +125,7 @@ function makeExplanation() {
   put(close, "Close");
   const [facts, over, later] = [makeFacts(), makeOver(), makeLater()];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
-  const [times, first, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), makeSure()];
+  const [times, how, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), makeSure()];
   const [when, wait] = [named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
   const picture = named("div", "why-picture");
@@ -138,7 +138,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), over, times, summary, first, sure, element("p", "", runbook), facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, how, sure, element("p", "", runbook), facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -173,7 +173,7 @@ function makeExplanation() {
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
     sure.render(alarm);
-    first.render(alarm);
+    how.render(alarm);
     over.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);

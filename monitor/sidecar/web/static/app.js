@@ -43,24 +43,25 @@ const NAMES = 5;
 function makeBlind() {
   const [head, summary, runbook] = [element("p", "head word-blind"), makeSentence("summary"), makeRunbook()];
   const link = element("a", "page", "the agent's page");
-  return part(element("li", "blind", head, summary, element("div", "actions", runbook, link)), ({ reason, agents, words, todo, since }) => {
+  return part(element("li", "blind", head, summary, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, todo, since }) => {
     put(head, ["BLIND", reason, `${agents.length} agent${agents.length === 1 ? "" : "s"}`, ...since].join(" · "));
     const more = agents.length > NAMES ? ` and ${agents.length - NAMES} more` : "";
-    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. Nothing is known of ${agents.length === 1 ? "its" : "their"} state now.`);
+    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. No answer to ${formulas.join(", ")} now.`);
     runbook.render({ runbook: todo, state: "unknown" });
     link.hidden = agents.length > 1;
     link.href = agentPage(agents[0]);
   });
 }
 
-// The reasons for which formulas are blind; agents that rest, and those whose model is in doubt, are told elsewhere.
+// One entry for each reason why formulas are blind. Idle agents and a doubted model are shown in other parts of the page.
 function blindOnes({ blind, agents: shown }) {
   const reasons = grouped(blind.filter(({ complete }) => !complete), ({ reason }) => reason);
   return [...reasons].map(([reason, groups]) => {
     const agents = groups.map(({ agent }) => agent);
     const known = agents.length === 1 ? shown.find(({ name }) => name === agents[0])?.formulas.filter((formula) => formula.blind === reason).map(blindSince).filter(Boolean) : [];
     const detail = groups.length === 1 && groups[0].detail ? ` (${groups[0].detail})` : "";
-    return { reason, agents, words: `${groups[0].words}${detail}`, todo: groups[0].runbook, since: known?.slice(0, 1) ?? [] };
+    const formulas = [...new Set(groups.flatMap((group) => group.formulas))];
+    return { reason, agents, formulas, words: `${groups[0].words}${detail}`, todo: groups[0].runbook, since: known?.slice(0, 1) ?? [] };
   });
 }
 
@@ -321,10 +322,7 @@ function judge(lost) {
   const blind = told.blind.some((group) => !group.complete) || told.count.blind > told.blind.length;
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
   const unanswered = blind ? "some formulas are blind" : "";
-  tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
-  const firing = at("firing-none");
-  if (told.firing.length) put(firing, `${agentsIn("firing", told)}. ${firing.hidden ? "" : firing.textContent}`);
-  if (told.firing.length) firing.hidden = false;
+  tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered, agentsIn("firing", told));
   sayBriefly("blind", agentsIn("blind", told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
   sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", unseen || unanswered);
   sayBriefly("unknown", "between episodes, or undecided", "none", unseen);

@@ -376,12 +376,13 @@ export function look() {
   known.look();
 }
 
-// The line below a list: "none" only if that is known, else why it is unknown.
-export function tell(id, empty, nothing, why) {
+// The line below a list: "none" only if that is known, else why it is unknown. `some`: what to say if there are any.
+export function tell(id, empty, nothing, why, some = "") {
   const line = at(id);
-  line.hidden = !why && !empty;
+  const known = empty ? nothing : some;
+  line.hidden = !why && !known;
   line.className = why ? "unknown" : "quiet";
-  put(line, why ? `${empty ? "Unknown" : "There may be more"}: ${why}.` : nothing);
+  put(line, why ? `${empty ? "Unknown" : `${some && `${some}. `}There may be more`}: ${why}.` : known);
 }
 
 // ---- parts of every page ----
