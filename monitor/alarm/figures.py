@@ -181,6 +181,23 @@ def needless(formula: Formula, verdict: Verdict) -> bool:
     return all(test.holds(value) for value in own)
 
 
+def missed_now(formula: Formula, verdict: Verdict) -> float | None:
+    """Return the value of carrying on from now on, if a `regret` that looks back is missed from now on too.
+
+    None if this is not so, if the formula advises nothing from now on, or if the value is not exactly known.
+    """
+    test = _test(formula)
+    if not isinstance(formula, Regret) or advised_change(formula) is None or test is None:
+        return None
+    if verdict.offset == 0 or 0 not in verdict.profile:
+        return None
+    if verdict.method != "exact" or verdict.bands is not None or verdict.profile_extremes:
+        return None
+    value = verdict.profile[0][0]
+    asked = own(verdict)[0]
+    return value if asked is not None and not test.holds(asked) and not test.holds(value) else None
+
+
 def in_doubt(formula: Formula, verdict: Verdict) -> bool:
     """Return whether a learned model is unreliable when it says that handing over now is useless.
 

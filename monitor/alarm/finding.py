@@ -21,11 +21,21 @@ Open = tuple[float, float] | None
 
 
 class Finding:
-    """Sentences about the finding of a verdict. `places`: minimum number of decimals of the numbers."""
+    """Sentences about the finding of a verdict. `places`: minimum number of decimals of the numbers.
 
-    def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject) -> None:
+    Args:
+        formula: the formula, with words for its labels and for actions.
+        parsed: the formula's text, parsed.
+        verdict: verdict on the formula.
+        subject: words for the quantities.
+        now: value from now on that the finding gives instead of the one that was asked; None: the one that was asked.
+    """
+
+    def __init__(
+        self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject, now: float | None
+    ) -> None:
         self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
-        self._brevity = subject.brevity
+        self._brevity, self._now = subject.brevity, now
         self.places = 2
 
     def sentence(self) -> str:
@@ -33,9 +43,10 @@ class Finding:
         verdict = self._verdict
         match self._parsed:
             case Regret(_, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
-                nominal, _, bound = self._compared()
+                nominal, *_, bound = ranges(self.numbers(), self.places)
                 needed = f"{NEEDED[test.comparison]} {bound} required"
-                return f"{self._subject.of_path(measure)} = {nominal}{self._unrecorded(0)}; {needed}"
+                goal = self._subject.of_path(measure) if self._now is None else self._subject.of(measure)
+                return f"{goal} = {nominal}{self._unrecorded(0)}; {needed}"
             case Goal(world, measure, test) if len(verdict.quantities) == 1:
                 return f"{self._subject.in_world(world, measure)} = {self._figure(test)}"
             case _:
@@ -65,7 +76,8 @@ class Finding:
                 pass
             case _:
                 return ""
-        start, (_, alternative, _) = self._subject.start(), self._compared()
+        start, (asked, alternative, *_) = self._subject.start(), ranges(self._asked(), self.places)
+        instead = "" if self._now is None else f" instead of {asked}"
         if change.kind == "model":
             start = self._subject.starting()
         elif start == NOW:
@@ -73,7 +85,7 @@ class Finding:
         comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
         spread = f" (causal models disagree: {self._spread()})" if self._disagree() and self._verdict.bounds else ""
         had = been(self._subject.worded(change), hindsight=self._subject.hindsight)
-        return f"Had {had}{comma} {start}: {alternative}{self._unrecorded(1)}{spread}"
+        return f"Had {had}{comma} {start}: {alternative}{self._unrecorded(1)}{instead}{spread}"
 
     def recourse(self) -> list[StepSentence]:
         """Return the values of other decisions, if the goal was missed and they were examined."""
@@ -102,6 +114,11 @@ class Finding:
 
     def numbers(self) -> list[tuple[float, Open]]:
         """Return the numbers of the finding: values and bound; none for a combination."""
+        asked = self._asked()
+        return asked if self._now is None else [(self._now, None), *asked[2:]]
+
+    def _asked(self) -> list[tuple[float, Open]]:
+        """Return the values that the formula asks for, and the bound; none for a combination."""
         quantities = self._verdict.quantities
         match self._parsed:
             case Regret(_, Goal(_, _, test)) if len(quantities) == 2:
@@ -123,10 +140,6 @@ class Finding:
         assert self._verdict.bounds is not None
         low, high = decimals(*self._verdict.bounds)
         return f"{low} to {high}"
-
-    def _compared(self) -> list[str]:
-        """Return nominal, alternative and bound, with decimals that distinguish them."""
-        return ranges(self.numbers(), self.places)
 
     def _figure(self, test: Test | None) -> str:
         """Return the value and the requirement."""

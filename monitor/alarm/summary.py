@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 from monitor.alarm.advice import Advice
 from monitor.alarm.blindness import BLIND_WORDS, advises
 from monitor.alarm.certainty import Certainty
+from monitor.alarm.figures import missed_now
 from monitor.alarm.finding import Finding, ends
 from monitor.alarm.phrases import places, shortened
 from monitor.alarm.recourse_sentences import StepSentence
@@ -119,7 +120,9 @@ def _parts(
     worst: float | None,
 ) -> _Parts:
     """Return the sentences without the agent's name and without numbers of steps."""
-    finding, advice = Finding(formula, parsed, verdict, subject), Advice(parsed, verdict, subject)
+    # What to do compares values from now on. If the goal is missed from now on too, the finding is the same value.
+    now = missed_now(parsed, verdict) if state == "firing" else None
+    finding, advice = Finding(formula, parsed, verdict, subject, now), Advice(parsed, verdict, subject)
     if state == "firing" and subject.brevity <= 1:  # finding and advice are shown side by side
         numbers = finding.numbers(), advice.numbers()
         finding.places = advice.places = max(places(*ends(each)) for each in numbers)

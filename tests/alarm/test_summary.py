@@ -35,6 +35,8 @@ CHANCE = "P(no death in 20 steps)"
 COUNTED = "P(no death in 20 steps, from 5 steps ago)"
 NEED = "at least 0.80 required"
 FOUND = f"{COUNTED} = 0.61; {NEED}"
+MISSED = f"{CHANCE} = 0.60; {NEED}"
+LACKS = ", too little for 0.80"
 
 
 def say(text: str, verdict: Verdict, **more: Any) -> str:  # noqa: ANN401 - of tell_all
@@ -121,13 +123,30 @@ def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
 ) -> None:
     profile = {} if now is None else {0: now}
     verdict = regretted(outcome, profile=profile, latest_useful=latest)
-    had = "Had 'clinicians' taken over 5 steps ago: 0.93"
-    assert say(f"regret(clinicians@5, {GOAL})", verdict).startswith(f"{FOUND}. {advice}. {had}")
+    missed = now is not None and now[0] == 0.60
+    found, had = MISSED if missed else FOUND, "Had 'clinicians' taken over 5 steps ago: 0.93"
+    had += " instead of 0.61" if missed else ""
+    assert say(f"regret(clinicians@5, {GOAL})", verdict).startswith(f"{found}. {advice}. {had}")
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"bands": Bands(), "profile": {0: (0.6, 0.9)}},
+        {"profile": {0: (0.6, 0.9)}, "profile_extremes": ((0.5, 0.7, 0.9, 0.9),)},
+        {"profile": {0: (0.6, 0.9)}, "method": "sampled"},
+    ],
+    ids=["estimated", "open", "sampled"],
+)
+def test_a_value_from_now_on_that_is_not_exactly_known_is_not_the_finding(otherwise: dict[str, Any]) -> None:
+    told = say(f"regret(c@5, {GOAL})", replace(regretted("regret", latest_useful=0), **otherwise))
+    assert told.startswith(FOUND)
+    assert " 0.93 instead of" not in told
 
 
 def test_it_says_when_it_was_not_too_late() -> None:
     verdict = regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2)
-    assert say(f"regret(c@5, {GOAL})", verdict).endswith("5 steps ago: 0.93. Handing over last sufficed 2 steps ago")
+    assert say(f"regret(c@5, {GOAL})", verdict).endswith(f"{HAD_NOW}. Handing over last sufficed 2 steps ago")
 
 
 NOT_SHOWN = "You decide: the recordings do not show whether"
@@ -297,7 +316,7 @@ def test_an_action_is_taken_and_no_one_hands_over_to_it() -> None:
     late = regretted("regret", profile={0: (0.6, 0.7)}, latest_useful=1)
     assert "Take action brake for 2 steps now: 0.90 instead of 0.60." in say(f"regret(do(brake)[2]@5, {GOAL})", helps)
     told = say(f"regret(do(brake)@5, {GOAL})", late)
-    assert f"{stop('take action brake')}. Had" in told
+    assert f"{stop('take action brake', lacks=LACKS)}. Had" in told
     assert told.endswith("Taking it last sufficed 1 step ago")
     worse = say(f"regret(do(brake)@5, {GOAL})", replace(late, profile={0: (0.6, 0.5)}))
     assert "Stop the agent safely: taking action brake does not help (0.50). Without taking it: 0.60." in worse
@@ -396,6 +415,7 @@ def test_a_value_is_told_apart_from_the_bound_it_misses(value: float, told: str)
 
 
 HAD = "Had 'c' taken over 5 steps ago: 0.93"
+HAD_NOW = f"{HAD} instead of 0.61"
 THEN = f"{FOUND}. {HAD}".replace("ago", "before")
 ADVISED = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.9)}, latest_useful=0)
 
@@ -423,7 +443,7 @@ def test_a_contradicted_model_does_not_say_that_all_is_well_or_that_it_is_too_la
     assert "No need" not in told.text
     late = regretted("regret", profile={0: (0.7, 0.6)}, latest_useful=2)
     told = tell_all(f"regret(c@5, {GOAL})", late, blind="model_doubt")
-    words = "Stop the agent safely: the model is too poor to say whether handing over to 'c' suffices (0.60)"
+    words = "Stop the agent safely: the model is not good enough to say whether handing over to 'c' suffices (0.60)"
     assert words in told.text
     assert "last sufficed" not in told.text
 
@@ -431,10 +451,10 @@ def test_a_contradicted_model_does_not_say_that_all_is_well_or_that_it_is_too_la
 def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     doubted = "Do not rely on this: observed transitions contradict the model"
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind="model_doubt")
-    assert told == f"MODEL CONTRADICTED: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
+    assert told == f"MODEL CONTRADICTED: {MISSED}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD_NOW}. {doubted}"
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
-        f"MODEL CONTRADICTED: {FOUND}. {stop('c')}. {HAD}. {doubted}"
+        f"MODEL CONTRADICTED: {MISSED}. {stop('c', lacks=LACKS)}. {HAD_NOW}. {doubted}"
     )
 
 
@@ -494,16 +514,17 @@ def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> 
 @pytest.mark.parametrize("reason", sorted(set(get_args(BlindReason)) - {"model_doubt"}))
 def test_who_is_blind_does_not_know_what_helps_now(reason: BlindReason) -> None:
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind=reason)
-    last = f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself;"
+    last = f"BLIND ({reason}), last known: {MISSED}. Look at the agent yourself;"
     assert told.startswith(f"{last} handing over to 'c' helped then (0.90)")
     assert told.endswith(f". Blind: {BLIND_WORDS[reason]}")
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", late, blind=reason) == (
-        f"{last} handing over to 'c' did not suffice then (0.70). {HAD}. Blind: {BLIND_WORDS[reason]}"
+        f"{last} handing over to 'c' did not suffice then (0.70). {HAD_NOW}. Blind: {BLIND_WORDS[reason]}"
     )
     needless = regretted("regret", 0.61, 0.93, profile={0: (0.81, 0.9)}, latest_useful=1)
     assert say(f"regret(c@5, {GOAL})", needless, blind=reason) == (
-        f"{last} there was no need to act then (0.81). {HAD}. Blind: {BLIND_WORDS[reason]}"
+        f"BLIND ({reason}), last known: {FOUND}. Look at the agent yourself; there was no need to act then (0.81). "
+        f"{HAD}. Blind: {BLIND_WORDS[reason]}"
     )
     assert say(GOAL, plain(0.7), state="ended", blind=reason) == (
         f"the episode ended while this alarm was firing; BLIND ({reason}), last known: {CHANCE} = 0.70; {NEED}. "
@@ -669,11 +690,11 @@ def test_common_goals_are_said_in_words_and_others_quoted(path: str, spoken: str
 
 def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
-        "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
+        "robot-7: P(no crash in 4 steps) = 0.54; at least 0.80 required. "
         "Hand over to 'careful' now: 0.91 instead of 0.54. These numbers hold in every causal model."
     )
     assert regret.details == (
-        "Had 'careful' taken over 2 steps ago: 0.94.",
+        "Had 'careful' taken over 2 steps ago: 0.94 instead of 0.59.",
         "Even without hindsight, acting optimally from step 1 on would have met the goal: 0.94.",
     )
 
@@ -709,7 +730,7 @@ def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change
     helped = say(text, regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
     assert "Act optimally now: 0.90 instead of 0.60" in helped
     late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
-    assert f"{stop('act optimally')}. Had" in late
+    assert f"{stop('act optimally', lacks=LACKS)}. Had" in late
     assert f"{then} last sufficed 2 steps ago" in late
 
 

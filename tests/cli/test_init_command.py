@@ -19,7 +19,7 @@ from cfmon_client.takeover_rules import read_rules
 from monitor.model import load_model
 from monitor.policy.onnx_policy import load_policy
 from tests.cli.stages import faults
-from tests.tiers import examples, scaled, slow
+from tests.tiers import examples, heavy, scaled, slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -456,6 +456,7 @@ def service(tmp_path: Path) -> str:
     return str(tmp_path / "service.csv")
 
 
+@heavy
 @pytest.mark.parametrize("bins", [("--bins", "4q"), ("--abstraction", "auto"), ()])
 def test_text_beside_numbers_that_hardly_come_again_is_binned(cfmon: Run, service: str, bins: tuple[str, ...]) -> None:
     asked = ("--recordings", service, "--unsafe", "overload: queue > 400", "--action", "scale", "--steps", "300")

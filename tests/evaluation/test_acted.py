@@ -15,7 +15,7 @@ from monitor.policy.table import as_table
 from monitor.referee import derive
 from monitor.sampled import Simulated
 from monitor.types import UNKNOWN_POLICY, Sampling
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 
 WALK, CRAWL = 0, 1
 PATH = [(0, WALK), (1, CRAWL), (1, WALK)]
@@ -47,6 +47,7 @@ def test_what_leaves_nothing_to_the_policies_does_not_depend_on_them(text: str) 
     assert value(text, ACTED, engine="sampled", sampling=short) == value(text, [], engine="sampled", sampling=short)
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize("acted", [ACTED, ["careful", "careful", "nominal"], ["mixed", "nominal", "careful"]])
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from monitor.logic.syntax import Goal, Reward
 from monitor.types import Drawn, Sampling
 from tests.exact.small import Small, path_formula, question, small_world
 from tests.sampled.worlds import FALSE_ALARM, goal, width
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 
 APART, REGION = 0.1, 0.05
 """Parts of the range one world's outcome may have."""
@@ -81,6 +81,7 @@ def drawn(seed: int, strength: float, test: int) -> Drawn:
     return Drawn(Sampling(delta=REGION, error=0.1, error_alpha=strength), seed, 0, strength, strength, test)
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize("test", [0, 1], ids=["alone", "stream"])
 @pytest.mark.parametrize("kind", ["one test", "combination", "regret"])
@@ -108,6 +109,7 @@ def test_decided_verdicts_are_correct(kind: str, test: int) -> None:
     assert outcomes == ({"safe", "regret", "unavoidable"} if kind == "regret" else {True, False})
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize("test", [0, 1], ids=["alone", "stream"])
 def test_every_interval_holds_the_exact_value_and_keeps_to_its_range(test: int) -> None:

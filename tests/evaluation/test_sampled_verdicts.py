@@ -102,6 +102,7 @@ def test_the_t_test_is_seldom_wrong_on_the_reference_queries() -> None:
     assert wrong <= 0.02 * len(asked)
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize("test", [0, 1])
 def test_every_reference_value_lies_in_the_interval_reported(test: int) -> None:

@@ -35,7 +35,7 @@ from monitor.types import (
     Verdict,
 )
 from tests.evidence.rederived import make_evidence, rederive
-from tests.tiers import slow
+from tests.tiers import heavy, slow
 
 RASH, CAREFUL = 0, 1
 POLICIES = {"nominal": [RASH] * 6, "careful": [CAREFUL] * 6}
@@ -116,6 +116,7 @@ def test_an_alarm_on_holds_has_the_rate_on_holds(corridor: MDP) -> None:
     assert told.drawn.beta == pytest.approx(0.05 * fraction(1) * 0.98)
 
 
+@heavy
 @pytest.mark.parametrize(
     "text", [PLAIN, BREACH, REGRET, FIGURE, "careful@1.R>=0 [ C[0,2] ]", f"({PLAIN}) & ({BREACH})"]
 )
@@ -136,6 +137,7 @@ def test_decided_verdicts_are_correct(corridor: MDP, text: str) -> None:
     assert {v.method for v in exact} == {"exact"}
 
 
+@heavy
 @pytest.mark.parametrize("text", [PLAIN, BREACH, REGRET, "careful@1.R>=-1 [ C[0,2] ]"])
 def test_the_papers_tests_decide_a_stream_where_they_are_chosen(corridor: MDP, text: str) -> None:
     """Every bound is at least a tenth away, five times the width of the region."""

@@ -17,6 +17,7 @@ from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from monitor.policy import as_table
 from monitor.types import CausalModel
+from tests.tiers import heavy
 
 STATES = 5
 FORMULAS = [
@@ -78,6 +79,7 @@ def influenced(model: MDP, pairs: list[tuple[int, int]]) -> int:
     return len(found)
 
 
+@heavy
 @pytest.mark.parametrize("causal_model", ["gumbel", "any", "stable"])
 @pytest.mark.parametrize("text", FORMULAS)
 def test_every_answer_on_a_stream_equals_a_fresh_start_bit_for_bit(text: str, causal_model: CausalModel) -> None:

@@ -20,7 +20,7 @@ from monitor.logic import parse
 from monitor.model import MDP
 from monitor.model.confidence import IntervalRows, confidence_rows
 from tests.exact.learned import Draws, learned_model
-from tests.tiers import first
+from tests.tiers import first, heavy
 
 stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: pip install '.[bench]' in a clone")
 
@@ -86,6 +86,7 @@ def precise(model: Any) -> Any:  # noqa: ANN401 - Storm's types are not known he
     return environment
 
 
+@heavy
 @pytest.mark.parametrize("seed", first(1, range(6)))
 def test_bounds_over_rows_and_policies_are_storms(seed: int, tmp_path: Path) -> None:
     model = learned(Random(seed))

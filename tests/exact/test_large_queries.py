@@ -18,7 +18,7 @@ from monitor.logic import parse
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.policy.onnx_policy import load_policy
-from tests.tiers import slow
+from tests.tiers import heavy, slow
 
 ICU = Path(__file__).parents[2] / "policies" / "icu-sepsis"
 
@@ -147,6 +147,7 @@ def reached_in_time(
     return reached
 
 
+@heavy
 def test_the_papers_door_key_formula_over_fifty_steps() -> None:
     model = door_key()
     # Right along the top row and down to the key, on to the door, on to the goal; elsewhere towards the goal.

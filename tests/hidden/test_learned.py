@@ -134,6 +134,7 @@ def test_a_recurrent_network_has_no_band_in_the_engine_and_in_the_referee(tmp_pa
         assert found.bands == Bands(39, 7, 0.95, reason=NO_NETWORKS)
 
 
+@heavy
 def test_a_longer_path_costs_only_its_new_pairs_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     beliefs = HiddenChecker.beliefs

@@ -37,6 +37,7 @@ from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
 from tests.hidden.robot import CREEP, FALLEN, GO, GROUND, ICE, WARY, events, policies, robot, write_robot
 from tests.hidden.scores import model_of, policy
+from tests.tiers import heavy
 
 WINDOW = 5
 
@@ -71,6 +72,7 @@ def assert_same(verdict: monitor.Verdict, other: monitor.Verdict) -> None:
     assert [q.value for q in verdict.quantities] == pytest.approx([q.value for q in other.quantities], abs=1e-12)
 
 
+@heavy
 @pytest.mark.parametrize("seed", range(12))
 def test_a_verdict_rests_on_all_that_was_observed_also_what_has_left_the_window(seed: int) -> None:
     """Steps without observation, without action and lost ones are all steps of which less is known."""

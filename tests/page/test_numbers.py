@@ -207,11 +207,8 @@ def course(formula: dict[str, Any], told: dict[str, Any]) -> dict[str, str]:
         if alarm["state"] == "firing" and about:
             went = [number(each) or "unknown" for each in (alarm["fired"]["value"], alarm.get("worst"), alarm["value"])]
             end = "last known" if alarm["blind"] else "now"
-            return {
-                f"when it fired \N{RIGHTWARDS ARROW} worst \N{RIGHTWARDS ARROW} {end}": " \N{RIGHTWARDS ARROW} ".join(
-                    went
-                )
-            }
+            name = f"{'looking back: ' * bool(from_now(alarm))}when it fired → worst → {end}"
+            return {name: " → ".join(went)}
     return {}
 
 
@@ -403,6 +400,16 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
     assert strangers(shown["text"], told, state, moment(told["now"]), *more, *lines) == []
 
 
+def counted(formula: dict[str, Any]) -> list[str]:
+    """The values from now on, before those that the formula asks for; a band is beside the latter."""
+    asked, later = figures(formula), from_now(formula)
+    threshold = required(formula["threshold"])
+    if not later:
+        return [asked, threshold, ""]
+    banded = bool(formula.get("bands"))
+    return [f"{asked} looking back", threshold, ""] if banded else [f"{later} from now", threshold, asked]
+
+
 def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) -> str:
     """What a row says besides its numbers: why it is blind, and what is known against the agent."""
     doubted, deviates = agent["doubt"]["doubted"], agent["deviation"]["notable"]
@@ -420,7 +427,7 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
     words = {group["reason"]: group["words"] for group in told["blind"]}
     rows = [
         [agent["name"], formula["name"], formula["state"], beside(formula),
-         figures(formula), required(formula["threshold"]), from_now(formula), "", facts(formula).get("step", ""),
+         *counted(formula), "", facts(formula).get("step", ""),
          ago(agent["last_message"], told["now"]), "Why?", said(agent, formula, words)]
         for agent in told["agents"]
         for formula in agent["formulas"]

@@ -448,4 +448,4 @@ def test_why_of_a_blind_alarm_says_of_its_numbers_that_they_are_the_last_known_o
     values = [name for name in names if "nominal" in name]
     assert values
     assert all(name.startswith("last known, ") for name in values)
-    assert "when it fired → worst → last known" in names
+    assert "looking back: when it fired → worst → last known" in names

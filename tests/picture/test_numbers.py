@@ -21,6 +21,7 @@ from monitor.picture.thresholds import thresholds
 from monitor.referee.numbers import drawn_states
 from monitor.worlds import CheckedWorld, Feature
 from monitor.worlds.world_policies import WorldPolicy
+from tests.tiers import heavy
 from tests.worlds.test_stream import House
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -45,6 +46,7 @@ def drawn(house: House, evidence: Evidence) -> tuple[list[str], str]:
     return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")], str(description.text)
 
 
+@heavy
 def test_it_shows_numbers_worlds_and_how_they_were_obtained(house: House, evidence: Evidence) -> None:
     said, description = drawn(house, evidence)
     assert {"room, °C", "store, °C", "price, €/kWh", "“cold” holds"} <= set(said)

@@ -38,6 +38,7 @@ from monitor.types import (
     Observation,
     StreamSettings,
 )
+from tests.tiers import heavy
 
 N = TypeVar("N")
 Word = Sequence[frozenset[str]]
@@ -441,6 +442,7 @@ def test_which_quantity_is_followed(text: str, index: int) -> None:
     assert [forecast.value for forecast in life.of(Forecast)][:1] == [quantity.value]
 
 
+@heavy
 def test_a_sampled_forecast_is_drawn_anew_in_a_fixed_number_of_draws() -> None:
     sampled = Life(random_model(5), [FormulaSpec("watch", GOAL, engine="sampled")])
     exact = Life(random_model(5), [GOAL])

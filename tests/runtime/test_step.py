@@ -36,7 +36,7 @@ from monitor.types import (
     TrustSettings,
 )
 from tests.sidecar.chaos import DEEDS, Life
-from tests.tiers import examples
+from tests.tiers import examples, heavy
 
 RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
 POLICIES = {"a" * 64: "nominal", "b" * 64: "careful"}
@@ -128,6 +128,7 @@ def live(monitor: Monitor, event: Event) -> list[Notice]:
     return [*notices, *monitor.evaluate(event.now)]
 
 
+@heavy
 @settings(max_examples=examples(6, 25))
 @given(st.integers(0, 2**32))
 @example(648)  # a withheld revision is published with the blindness that a silent agent's check finds

@@ -40,7 +40,7 @@ from monitor.types import (
 )
 from monitor.worlds.world_policies import as_world_policy
 from tests.evidence.rederived import confirmed, make_evidence
-from tests.tiers import scaled
+from tests.tiers import heavy, scaled
 from tests.worlds.graphs import linear, world_files
 from tests.worlds.test_referee import path_formula
 
@@ -179,6 +179,7 @@ def test_nothing_is_known_of_a_reward_beyond_what_was_recorded(tmp_path: Path) -
     assert "Hand over" not in alert.summary
 
 
+@heavy
 def test_handing_over_in_time_is_not_advised_where_it_was_never_recorded(tmp_path: Path) -> None:
     world, text = hill(tmp_path), 'handover({}, P>=0.9 [ G<=6 !"low" ], 3) >= 0.1'
     alert = alerts(world, text.format("climber"), 4.5, when="holds")[-1]

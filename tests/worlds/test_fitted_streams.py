@@ -14,6 +14,7 @@ from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.types import Alert, BandsWhen, FormulaSpec, Instant, Judged, Notice, Observation, StreamSettings
 from monitor.worlds.world_policies import as_world_policy
 from tests.evidence.rederived import make_evidence
+from tests.tiers import heavy
 from tests.worlds.samples import Basin
 from tests.worlds.test_fit_bands import PATH, POLICIES, basin
 
@@ -36,6 +37,7 @@ def verdicts(notices: list[Notice]) -> list[Judged]:
     return [notice for notice in notices if isinstance(notice, Judged)]
 
 
+@heavy
 @pytest.mark.parametrize("text", [NEAR, FAR])
 def test_a_bad_verdict_has_the_band_of_monitor_check(text: str) -> None:
     last = verdicts(followed(basin(), text=text))[-1].verdict
@@ -77,6 +79,7 @@ def raised(request: pytest.FixtureRequest) -> Raised:
     return Raised(request.param)
 
 
+@heavy
 @pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=["engine", "referee"])
 def test_evidence_is_derived_again_with_its_band(raised: Raised, deriver: Any) -> None:
     found = derive_again(raised.evidence, raised.world, raised.policies, {}, [deriver])
@@ -84,6 +87,7 @@ def test_evidence_is_derived_again_with_its_band(raised: Raised, deriver: Any) -
     assert (found.problems, found.by) == ([], deriver.name)
 
 
+@heavy
 @pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=["engine", "referee"])
 def test_a_band_that_does_not_follow_is_found(raised: Raised, deriver: Any) -> None:
     verdict = raised.evidence.verdict
@@ -114,6 +118,7 @@ def test_quantities_that_are_left_out_and_a_level_that_is_none_are_problems(rais
         assert derive_again(evidence, raised.world, raised.policies, {}, [deriver]).problems
 
 
+@heavy
 def test_the_alert_says_what_the_recordings_leave_open(raised: Raised) -> None:
     assert " Estimated" in raised.alert.summary
     assert "Credible band (88.24 %) 0.00 to 0.00." in raised.alert.details

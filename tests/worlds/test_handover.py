@@ -33,7 +33,7 @@ from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, Verdict
 from monitor.worlds import load_world
 from tests.evidence.rederived import confirmed, make_evidence
 from tests.exact.small import small_world
-from tests.tiers import examples, scaled, slow
+from tests.tiers import examples, heavy, scaled, slow
 from tests.worlds.lives import lived, settings
 from tests.worlds.samples import (
     Basin,
@@ -94,6 +94,7 @@ def too_late(state: float, steps: int, limit: float) -> float:
     return beyond(state) + float(later)
 
 
+@heavy
 @scaled
 def test_a_linear_gaussian_world_has_a_closed_form() -> None:
     rng = np.random.default_rng(3)
@@ -115,6 +116,7 @@ def test_a_linear_gaussian_world_has_a_closed_form() -> None:
                     assert tested.holds is found or (tested.holds is None and open_ > 0.15), (n, truth, tested)
 
 
+@heavy
 def test_the_values_of_now_come_with_it() -> None:
     verdict = ask('handover(careful, P>=0.9 [ F=3 !"far" ], 2) >= 0.2', 2.4)
     spread = SPREAD * (1 + 0.81 + 0.81**2) ** 0.5
@@ -132,6 +134,7 @@ def test_where_it_is_too_late_now_the_value_is_1() -> None:
     assert (verdict.holds, verdict.latest_useful, verdict.quantities[0].value) == (True, None, 1.0)
 
 
+@heavy
 def test_a_state_at_the_bound_is_open_and_so_is_the_answer() -> None:
     state = least_bad(3, 0.7)
     text = 'handover(careful, P>=0.7 [ F=3 !"far" ], 0)'
@@ -290,6 +293,7 @@ def test_a_world_without_noise_is_answered_exactly() -> None:
     assert values == {0.0, 1.0}
 
 
+@heavy
 @pytest.mark.parametrize(
     ("usual", "acted", "value"),
     [(half, "nominal", 0.0), (POLICIES["careful"], "careful", 0.0), (POLICIES["careful"], "nominal", 1.0)],
@@ -362,6 +366,7 @@ def alarm() -> tuple[Alert, WorldChecker, Identity]:
     return alert, checker, identity_of(checker.model, checker.policies, {})
 
 
+@heavy
 def test_an_alarm_comes_while_it_is_not_too_late(alarm: tuple[Alert, WorldChecker, Identity]) -> None:
     alert, _, _ = alarm
     assert alert.verdict.holds
@@ -369,6 +374,7 @@ def test_an_alarm_comes_while_it_is_not_too_late(alarm: tuple[Alert, WorldChecke
     assert "careful" in alert.summary
 
 
+@heavy
 @pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
 def test_both_programs_derive_it_again_and_find_what_does_not_follow(
     alarm: tuple[Alert, WorldChecker, Identity], deriver: Any

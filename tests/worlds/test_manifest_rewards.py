@@ -21,7 +21,7 @@ from monitor.types import Alert, FormulaSpec, Sampling
 from monitor.worlds import load_world
 from monitor.worlds.location_scale import world_of
 from tests.evidence.rederived import make_evidence
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 from tests.worlds.graphs import linear, world_files
 from tests.worlds.lives import lived, settings
 
@@ -115,6 +115,7 @@ def test_fits_earn_what_the_world_says(tmp_path: Path) -> None:
     assert verdict.credible == pytest.approx(tuple(sorted(values)))
 
 
+@heavy
 @pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
 def test_evidence_of_a_reward_is_derived_again_from_the_bytes_that_are_kept(tmp_path: Path, deriver: Any) -> None:
     world = load_world(written(tmp_path))

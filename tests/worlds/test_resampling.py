@@ -27,7 +27,7 @@ from monitor.sampled import Sampler
 from monitor.types import Sampling
 from monitor.worlds import Feature, Moment, load_world
 from monitor.worlds.resampling import ResampledInputs
-from tests.tiers import examples, scaled, slow
+from tests.tiers import examples, heavy, scaled, slow
 from tests.worlds.graphs import linear, world_files
 from tests.worlds.samples import ResampledTank, Tank
 
@@ -159,6 +159,7 @@ EPISODES: Episodes = [[(3 * math.sin(k / 4 + n) + n % 3, 4.0 + n % 2) for k in r
 PATH = [([3.0], 0, [1.0, 4.0]), ([3.4], 0, [1.6, 4.0]), ([4.32], 0, [1.9, 5.0])]
 
 
+@heavy
 @pytest.mark.parametrize(("policy", "offset", "steps"), [("nominal", 0, 6), ("careful", 2, 9), ("careful", 1, 40)])
 def test_without_noise_a_value_is_a_fraction_of_the_stretches(
     tmp_path: Path, policy: str, offset: int, steps: int

@@ -106,6 +106,7 @@ def test_each_verdict_of_a_stream_is_that_of_check() -> None:
             assert [q.value for q in alone.quantities] == [q.value for q in verdict.verdict.quantities]
 
 
+@heavy
 @pytest.mark.parametrize("cut", [1, 4, 9])
 def test_a_restart_changes_nothing(cut: int) -> None:
     messages, plain, before = list(rainy(12)), tank(), tank()
@@ -327,6 +328,7 @@ def test_live_is_replay_to_the_byte(house: House) -> None:
     assert again.evidence() == house.evidence()
 
 
+@heavy
 def test_evidence_is_derived_again_from_the_bytes_that_are_kept(house: House) -> None:
     assert house.evidence()
     for content in house.evidence():
@@ -344,6 +346,7 @@ def test_an_alert_says_that_inputs_are_resampled(house: House) -> None:
     assert read_evidence(house.evidence()[0]).verdict.resampled_from == 1344
 
 
+@heavy
 def test_the_evidence_of_a_judged_takeover_is_derived_again_from_the_bytes_that_are_kept() -> None:
     house = House(careful_from=4)
     documents = [read_evidence(content) for content in house.evidence()]
@@ -361,6 +364,7 @@ def _moved(pair: Any) -> Any:
     return ((room + 0.01, *rest), action)
 
 
+@heavy
 @pytest.mark.parametrize(
     "change",
     [

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from monitor import Monitor
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Forecast, FormulaSpec, Judged
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 from tests.worlds.lives import Life, lived, settings
 from tests.worlds.samples import NumberLine
 
@@ -57,6 +57,7 @@ def test_a_forecast_has_the_closed_form_and_its_outcome_is_what_came() -> None:
     assert abs(np.mean(off)) < 4.5 / math.sqrt(len(off)), "the number of draws does not depend on what is drawn"
 
 
+@heavy
 @scaled
 @pytest.mark.parametrize(("plant", "true"), [({}, True), ({"s": 2.0}, False), ({"base": -0.6}, False)])
 def test_the_forecasts_of_a_true_world_are_calibrated_and_those_of_a_wrong_one_are_not(

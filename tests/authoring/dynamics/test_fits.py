@@ -11,6 +11,7 @@ pytest.importorskip("sklearn")
 from monitor.authoring.dynamics.fits import KINDS, FitKind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.policy.network import open_session
+from tests.tiers import heavy
 
 RNG = np.random.default_rng(3)
 
@@ -36,6 +37,7 @@ def test_a_graph_computes_its_fit(kind: FitKind) -> None:
     np.testing.assert_allclose(written, fit.predict(np.column_stack([*new.values()])), rtol=1e-6, atol=1e-5)
 
 
+@heavy
 def test_trees_follow_what_a_line_cannot() -> None:
     seen, new = points(4_000), points(3_000)
     noisy = truth(seen) + 0.3 * RNG.normal(size=(4_000, 2))

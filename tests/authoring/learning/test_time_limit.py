@@ -12,6 +12,7 @@ from monitor.authoring.learning.columns import Roles, guessed
 from monitor.model import MDP
 from monitor.model.npz import canonical_bytes
 from tests.authoring.learning.recorded import learned
+from tests.tiers import heavy
 
 LIMIT = 6
 ROLES = Roles(("x",), "a", "ep", "t", "r", "done", "cut")
@@ -67,6 +68,7 @@ def unreadable(given: list[Row], bad: set[int]) -> list[Row]:
     return [{**row, "x": float("nan") if i in bad else row["x"]} for i, row in enumerate(given)]
 
 
+@heavy
 @pytest.mark.parametrize("timing", ["step", "final", "state"])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])

@@ -15,6 +15,7 @@ from monitor.authoring.proposal.world_paths import RecordedNumbers
 from monitor.model.action_names import ActionNames
 from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Observation, StreamSettings
+from tests.tiers import heavy
 
 FULL, HORIZON, OFFSET = 6.0, 3, 2
 
@@ -136,6 +137,7 @@ class Leaky(Bucket):
         return np.asarray(x + w - 2.0 * a - x_next)
 
 
+@heavy
 def test_a_path_replayed_alone_raises_the_alarms_that_were_counted() -> None:
     """Near the threshold it depends on the draws: they are those of the same agent, episode, step and test."""
     rng, world = np.random.default_rng(4), Leaky()

@@ -15,7 +15,7 @@ from monitor.types import UNKNOWN_POLICY, Changes, Recourse, Verdict
 from tests.exact.best.test_decision_rules import CRAWL, FELL, LEDGE, POLICIES, WALK, ask
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
 from tests.oracle.responsibility import avoidable, avoidable_is_robust, few_changes
-from tests.tiers import first
+from tests.tiers import first, heavy
 from tests.truth.engine_side import Engine
 from tests.truth.generate import Case, Kind
 
@@ -36,6 +36,7 @@ def recourse_of(verdict: Verdict) -> Recourse:
     return verdict.recourse
 
 
+@heavy
 @pytest.mark.parametrize("program", ["engine", "referee"])
 @pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_answers_are_those_of_the_oracle(number: int, program: Literal["engine", "referee"]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from monitor.types import Verdict
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
-from tests.tiers import first
+from tests.tiers import first, heavy
 from tests.truth.engine_side import Engine
 from tests.truth.generate import Case, Kind
 
@@ -52,6 +52,7 @@ def test_the_referee_finds_the_values_of_the_oracle(number: int) -> None:
         assert value == pytest.approx(float(asked.recourse.value(word)), abs=EXACT), case
 
 
+@heavy
 @pytest.mark.parametrize("kind", ["any", "stable"])
 @pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_bounds_are_those_of_the_oracle(number: int, kind: Kind) -> None:

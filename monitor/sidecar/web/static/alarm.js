@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, howSure, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, fromNow, howSure, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -97,9 +97,10 @@ function lasted(alarm) {
 }
 
 // How the value went: name and numbers. An alarm of an earlier version does not say the worst.
-export function course({ state, blind, threshold, fired, worst, value }) {
+export function course(alarm) {
+  const { state, blind, threshold, fired, worst, value } = alarm;
   const end = state !== "firing" ? "at its end" : blind ? "last known" : "now";
-  return [`when it fired → worst → ${end}`, threshold === null ? "" : [fired.value, worst, value].map((each) => number(each) || "unknown").join(" → ")];
+  return [`${fromNow(alarm) ? "looking back: " : ""}when it fired → worst → ${end}`, threshold === null ? "" : [fired.value, worst, value].map((each) => number(each) || "unknown").join(" → ")];
 }
 
 // ---- why ----

@@ -110,7 +110,7 @@ function wrongOnes({ rows, agents, rows_rejected: rowsRejected, agents_rejected:
 const ROWS = 12;
 const CARDS = 3;
 const LANES = 8;
-const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "from now", "last values", "step", "last message", "why", "says"];
+const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "looking back", "last values", "step", "last message", "why", "says"];
 
 function makeRow() {
   const cells = {};
@@ -123,11 +123,12 @@ function makeRow() {
     cells[name].setAttribute("role", "cell");
     row.append(cells[name]);
   }
-  const [page, shape, word, value, band] = [element("a", "page"), makeShape(), element("span"), element("span"), element("small", "band")];
+  const [page, shape, word, value] = [element("a", "page"), makeShape(), element("span"), element("span")];
+  const [counted, band] = [element("small", "counted"), element("small", "band")];
   const [trace, why, saying, runbook] = [makeTrace(), element("a", "page", "Why?"), element("span"), makeRunbook()];
   cells.agent.append(page);
   cells.alarm.append(shape, word);
-  cells.value.append(value, band);
+  cells.value.append(value, counted, band);
   cells["last values"].append(trace);
   cells.why.append(why);
   cells.says.append(saying, " ", runbook);
@@ -140,10 +141,13 @@ function makeRow() {
     put(word, formula.state);
     cells.alarm.className = `word-${formula.state}`;
     put(cells.verdict, verdictOf(formula));
-    put(value, figures(formula));
-    put(band, widest(formula));
+    const [widestBand, later] = [widest(formula), fromNow(formula)];
+    const first = later && !widestBand;  // as in the sentence; a band belongs to the value that the formula asks for
+    put(value, first ? later : figures(formula));
+    put(counted, first ? " from now" : later ? " looking back" : "");
+    put(band, widestBand);
     put(cells.required, required(formula.threshold));
-    put(cells["from now"], fromNow(formula));
+    put(cells["looking back"], first ? figures(formula) : "");
     trace.hidden = formula.last_minutes === null;
     if (!trace.hidden) trace.render({ formula, alarms, axes });
     put(cells.step, formula.seq === null ? "" : String(formula.seq));
