@@ -127,8 +127,11 @@ def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explaine
     expect(told).to_have_text(newest["summary"], timeout=SOON)
     expect(card).to_have_text(newest["summary"], timeout=SOON)
     row = page.locator("#agents tr").first
-    values = f"{newest['value']:.4f} vs {newest['alternative']['value']:.4f}"
+    [later] = [at for at in newest["profile"] if at["offset"] == 0]
+    values = f"{later['nominal']:.4f} vs {later['alternative']:.4f} from now"
     expect(row.locator("[data-label=value]")).to_have_text(values, timeout=SOON)
+    asked = f"{newest['value']:.4f} vs {newest['alternative']['value']:.4f}"
+    assert row.locator("[data-label='looking back']").inner_text() == asked
     assert row.locator("[data-label=required]").inner_text() == ">= 0.8"
 
 

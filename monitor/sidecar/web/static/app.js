@@ -142,7 +142,8 @@ function makeRow() {
     cells.alarm.className = `word-${formula.state}`;
     put(cells.verdict, verdictOf(formula));
     const [widestBand, later] = [widest(formula), fromNow(formula)];
-    const first = later && !widestBand;  // as in the sentence; a band belongs to the value that the formula asks for
+    // As in the sentence; a band belongs to the value that the formula asks for.
+    const first = later && !widestBand;
     put(value, first ? later : figures(formula));
     put(counted, first ? " from now" : later ? " looking back" : "");
     put(band, widestBand);
