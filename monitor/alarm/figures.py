@@ -93,7 +93,7 @@ def effect_of(verdict: Verdict) -> float | None:
 
 
 def is_open(extremes: tuple[float, float] | None) -> bool:
-    """Return whether unrecorded pairs leave a value open, so that it is known only as an interval."""
+    """Return whether unrecorded pairs, or causal models, leave a value open, so that it is known as an interval."""
     return extremes is not None and extremes[1] - extremes[0] > SAME
 
 
@@ -193,9 +193,10 @@ def missed_now(formula: Formula, verdict: Verdict) -> float | None:
         return None
     if verdict.method != "exact" or verdict.bands is not None or verdict.profile_extremes:
         return None
-    value = verdict.profile[0][0]
-    asked = own(verdict)[0]
-    return value if asked is not None and not test.holds(asked) and not test.holds(value) else None
+    value, (asked, bounds) = verdict.profile[0][0], own(verdict)
+    if asked is None or is_open(bounds):  # a goal that looks back itself has bounds, from now on too
+        return None
+    return None if test.holds(asked) or test.holds(value) else value
 
 
 def in_doubt(formula: Formula, verdict: Verdict) -> bool:

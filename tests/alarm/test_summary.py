@@ -36,7 +36,7 @@ COUNTED = "P(no death in 20 steps, from 5 steps ago)"
 NEED = "at least 0.80 required"
 FOUND = f"{COUNTED} = 0.61; {NEED}"
 MISSED = f"{CHANCE} = 0.60; {NEED}"
-LACKS = ", too little for 0.80"
+TOO_LITTLE = ", too little for 0.80"
 
 
 def say(text: str, verdict: Verdict, **more: Any) -> str:  # noqa: ANN401 - of tell_all
@@ -123,10 +123,13 @@ def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
 ) -> None:
     profile = {} if now is None else {0: now}
     verdict = regretted(outcome, profile=profile, latest_useful=latest)
-    missed = now is not None and now[0] == 0.60
+    missed = now is not None and now[0] < 0.8
     found, had = MISSED if missed else FOUND, "Had 'clinicians' taken over 5 steps ago: 0.93"
     had += " instead of 0.61" if missed else ""
     assert say(f"regret(clinicians@5, {GOAL})", verdict).startswith(f"{found}. {advice}. {had}")
+
+
+WITH_BOUNDS = Quantity("nominal", 0.61, 5, clipped=False, bounds=(0.5, 0.7))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +138,9 @@ def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
         {"bands": Bands(), "profile": {0: (0.6, 0.9)}},
         {"profile": {0: (0.6, 0.9)}, "profile_extremes": ((0.5, 0.7, 0.9, 0.9),)},
         {"profile": {0: (0.6, 0.9)}, "method": "sampled"},
+        {"profile": {0: (0.6, 0.9)}, "quantities": (WITH_BOUNDS, regretted("regret").quantities[1])},
     ],
-    ids=["estimated", "open", "sampled"],
+    ids=["estimated", "open", "sampled", "bounds"],
 )
 def test_a_value_from_now_on_that_is_not_exactly_known_is_not_the_finding(otherwise: dict[str, Any]) -> None:
     told = say(f"regret(c@5, {GOAL})", replace(regretted("regret", latest_useful=0), **otherwise))
@@ -316,7 +320,7 @@ def test_an_action_is_taken_and_no_one_hands_over_to_it() -> None:
     late = regretted("regret", profile={0: (0.6, 0.7)}, latest_useful=1)
     assert "Take action brake for 2 steps now: 0.90 instead of 0.60." in say(f"regret(do(brake)[2]@5, {GOAL})", helps)
     told = say(f"regret(do(brake)@5, {GOAL})", late)
-    assert f"{stop('take action brake', lacks=LACKS)}. Had" in told
+    assert f"{stop('take action brake', lacks=TOO_LITTLE)}. Had" in told
     assert told.endswith("Taking it last sufficed 1 step ago")
     worse = say(f"regret(do(brake)@5, {GOAL})", replace(late, profile={0: (0.6, 0.5)}))
     assert "Stop the agent safely: taking action brake does not help (0.50). Without taking it: 0.60." in worse
@@ -454,7 +458,7 @@ def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     assert told == f"MODEL CONTRADICTED: {MISSED}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD_NOW}. {doubted}"
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
-        f"MODEL CONTRADICTED: {MISSED}. {stop('c', lacks=LACKS)}. {HAD_NOW}. {doubted}"
+        f"MODEL CONTRADICTED: {MISSED}. {stop('c', lacks=TOO_LITTLE)}. {HAD_NOW}. {doubted}"
     )
 
 
@@ -730,7 +734,7 @@ def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change
     helped = say(text, regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
     assert "Act optimally now: 0.90 instead of 0.60" in helped
     late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
-    assert f"{stop('act optimally', lacks=LACKS)}. Had" in late
+    assert f"{stop('act optimally', lacks=TOO_LITTLE)}. Had" in late
     assert f"{then} last sufficed 2 steps ago" in late
 
 

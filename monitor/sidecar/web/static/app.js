@@ -141,14 +141,14 @@ function makeRow() {
     put(word, formula.state);
     cells.alarm.className = `word-${formula.state}`;
     put(cells.verdict, verdictOf(formula));
-    const [widestBand, later] = [widest(formula), fromNow(formula)];
-    // As in the sentence; a band belongs to the value that the formula asks for.
-    const first = later && !widestBand;
-    put(value, first ? later : figures(formula));
-    put(counted, first ? " from now" : later ? " looking back" : "");
-    put(band, widestBand);
+    const [uncertain, later] = [widest(formula), fromNow(formula)];
+    // Advice is from now on, so that comes first; but a band belongs to the value that the formula asks for.
+    const ahead = later && !uncertain;
+    put(value, ahead ? later : figures(formula));
+    put(counted, later && (ahead ? " from now" : " looking back"));
+    put(band, uncertain);
     put(cells.required, required(formula.threshold));
-    put(cells["looking back"], first ? figures(formula) : "");
+    put(cells["looking back"], ahead ? figures(formula) : "");
     trace.hidden = formula.last_minutes === null;
     if (!trace.hidden) trace.render({ formula, alarms, axes });
     put(cells.step, formula.seq === null ? "" : String(formula.seq));
