@@ -18,6 +18,7 @@ from monitor.logic.syntax import (
     Not,
     Probability,
     Regret,
+    Reward,
     Test,
     Until,
     WorldRef,
@@ -108,6 +109,18 @@ def goals_now(formula: Formula) -> tuple[Goal, Goal] | None:
 def largest_offset(formula: Formula) -> int:
     """Return the largest |t| outside all brackets; 0 if the formula has no goal."""
     return max((abs(offset) for _, _, offset in goals(formula)), default=0)
+
+
+@lru_cache
+def longest_interval(formula: Formula) -> int:
+    """Return the largest number of steps that an operator of a formula looks ahead; 0 if it has no operator.
+
+    >>> from monitor.logic.parser import parse
+    >>> [longest_interval(parse(text)) for text in ('P>=0.9 [ G<=20 !"unsafe" ]', "R<=3 [ C<=5 ]", '"unsafe"')]
+    [20, 5, 0]
+    """
+    timed = (node.measure if isinstance(node, Goal) else node for node in subformulas(formula))
+    return max((each.high for each in timed if isinstance(each, Until | Reward)), default=0)
 
 
 def nested_goals(path: Formula) -> Iterator[Goal]:

@@ -152,6 +152,9 @@ def beside(formula: dict[str, Any]) -> str:
     if formula["blind"]:
         before = "no alarm" if formula["alarm"] == "clear" else formula["alarm"]
         return f"before: {before}" if formula["state"] == "blind" else "blind"
+    if formula["outcome"] in {"regret", "unavoidable"}:
+        other = formula["alternative"]["name"]
+        return f"missed; {other} meets it" if formula["outcome"] == "regret" else f"missed, also by {other}"
     return f"verdict: {formula['outcome']}" if formula["outcome"] else "between episodes"
 
 
@@ -253,6 +256,16 @@ def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     return f"{said}."
 
 
+def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:
+    """How long the steps of an alarm's sentence are."""
+    [steps] = [each["horizon"] for each in agent["formulas"] if each["name"] == alarm["formula"]["name"]]
+    seconds = agent["seconds_per_step"]
+    if seconds is None:
+        return ""
+    one, most = (f"{float(f'{each:.2g}'):g} s" if each < 10 else span(each) for each in (seconds, steps * seconds))
+    return f"Pace: one step in {one}, so {steps} steps in about {most}."
+
+
 def recurring(known: Sequence[dict[str, Any]], now: float | None) -> str:
     """How often the formula of an alarm that fires did so, and what became of the alarms before."""
     if len(known) < 2 or now is None:
@@ -272,10 +285,12 @@ def card(
     now: float | None = None,
     known: Sequence[dict[str, Any]] = (),
     test: dict[str, Any] | None = None,
+    agent: dict[str, Any] | None = None,
 ) -> list[str]:
     """What the card of an alarm says.
 
-    `known`: the known alarms of its agent and formula, of the last five minutes; `test`: the test of the model.
+    `known`: the known alarms of its agent and formula, of the last five minutes; `test`: the test of the model;
+    `agent`: what is known of its agent.
     """
     times = f"since {moment(alarm['since_unix'])}"
     firing = alarm["state"] == "firing"
@@ -291,7 +306,9 @@ def card(
         alarm["agent"],
         times,
     ]
-    return [" · ".join(words), alarm["summary"], *([sure(alarm, test), recurring(known, now)] if firing else ["", ""])]
+    steps = "" if agent is None else pace(agent, alarm)
+    known_of_it = [sure(alarm, test), steps, recurring(known, now)] if firing else ["", "", ""]
+    return [" · ".join(words), alarm["summary"], *known_of_it]
 
 
 def of_the_same(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -369,7 +386,7 @@ READ = """() => {
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
   alarms: [...document.querySelectorAll(".cards > li:has(.sure)")].map(
-    (card) => [".head span:last-child", ".summary", ".sure > span:first-child", ".sure > span:last-child"].map(
+    (card) => [".head span:last-child", ".summary", ".sure > span:first-child", ".pace", ".sure > span:last-child"].map(
       (what) => card.querySelector(what).textContent)),
   };
 }"""
@@ -394,7 +411,7 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
     assert shown["state"] == state
     alarms = told["alarms"]
-    cards = [card(alarm, told["now"], of_the_same(alarms, alarm), told["model_doubt"]) for alarm in alarms]
+    cards = [card(alarm, told["now"], of_the_same(alarms, alarm), told["model_doubt"], told) for alarm in alarms]
     assert shown["alarms"] == cards
     lines = [line for each in cards for line in each]
     assert strangers(shown["text"], told, state, moment(told["now"]), *more, *lines) == []
@@ -433,9 +450,10 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
         for formula in agent["formulas"]
     ]  # fmt: skip
     assert shown["rows"] == rows
+    agents = {agent["name"]: agent for agent in told["agents"]}
     cards = [
         *(
-            card(alarm, told["now"], of_the_same(told["day"], alarm), told["doubt"]["model"])
+            card(alarm, told["now"], of_the_same(told["day"], alarm), told["doubt"]["model"], agents[alarm["agent"]])
             for alarm in told["firing"]
         ),
         *map(card, told["recent"]),

@@ -142,7 +142,7 @@ def test_an_alarm_that_fires_again_does_not_hide_the_one_before(
     heads = page.locator("#alarms li .head").all_inner_texts()
     assert [head.removeprefix("!!").split()[0] for head in heads] == ["FIRING", "RESOLVED"]
     assert "UTC" in heads[1] or "GMT" in heads[1]
-    chart = page.locator(".chart")
+    chart = page.locator("#formulas .chart")
     expect(chart.locator("svg.curve")).to_be_visible(timeout=SOON)
     assert "required >= 0.8; alarms: 2" in (chart.get_attribute("aria-label") or "")
     keep(page, "agent")
@@ -281,7 +281,7 @@ def test_a_phone_shows_value_and_threshold(page: Page, keep: Any) -> None:  # no
     keep(page, "phone")
     assert accessible(page) == []
     row.get_by_role("link", name="Why").click()
-    chart = page.locator(".chart svg.curve")
+    chart = page.locator("#formulas .chart svg.curve")
     expect(chart).to_be_visible(timeout=SOON)
     box = chart.bounding_box()
     assert box is not None
@@ -435,6 +435,22 @@ def test_why_of_an_alarm_that_fires_does_not_say_that_it_is_over(page: Page) -> 
     assert page.locator("#why-summary").is_visible()
     assert not page.locator("#why-over").is_visible()
     assert page.locator("#why .runbook").is_visible()
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_why_of_an_alarm_that_fires_shows_its_values_until_now(page: Page, served: str, scene: Scene) -> None:
+    page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
+    chart, later = page.locator("#why .chart"), page.locator("#why-moment + p")
+    assert (chart.get_attribute("aria-label") or "").startswith("regret_fallback: values from ")
+    assert "what came later is in the chart above and on the agent's page." in later.inner_text()
+    newest = chart.locator("path.newest").get_attribute("d")
+    scene.ticks += 2.0
+    scene.step("robot-danger", 30)
+    expect(chart.locator("path.newest")).not_to_have_attribute("d", newest or "", timeout=SOON)
+    page.goto(f"{served}/alarms")
+    page.locator("#list button").first.click()
+    assert not chart.is_visible(), "the list of alarms has no curves"
+    assert "what came later is on the agent's page." in later.inner_text()
 
 
 def test_why_of_a_blind_alarm_says_of_its_numbers_that_they_are_the_last_known_ones(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
@@ -34,7 +35,7 @@ from monitor.sidecar.web.page import FILES
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import default_runbook
 from monitor.sidecar.web.server import HttpServer, _BoundedHttp
-from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received, Trust
+from monitor.types import AlarmMoved, Blind, FormulaSpec, Judged, Notice, Received, Trust
 from tests.servers import PATIENCE
 from tests.sidecar.alarms import alarm
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
@@ -198,6 +199,25 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     assert None not in [formula["last_minutes"] for formula in drawn["formulas"]]
     refused = client.get("/api/overview", params={"drawn": "101"})
     assert (refused.status_code, refused.text) == (400, "drawn must be a number from 0 to 100")
+
+
+def test_a_step_is_as_long_as_those_of_its_episode_were(world: World, driver: Driver) -> None:
+    verdict = next(notice for notice in driver.send(0, 0).notices if isinstance(notice, Judged))
+
+    def after(episode: int, seq: int, time: float) -> float | None:
+        notice = msgspec.structs.replace(verdict, episode=episode, seq=seq, time=time)
+        world.board.take(Effects(notices=(notice,)), driver.now)
+        [agent] = world.board.agents()
+        return agent["seconds_per_step"]  # type: ignore[no-any-return]
+
+    assert after(0, 0, 1000.0) is None, "one step has no length"
+    assert after(0, 1, 1002.0) == 2.0
+    assert after(0, 3, 1003.0) == 1.0, "a step that did not arrive counts"
+    assert after(1, 0, 1033.0) is None, "the time between episodes is no step"
+    assert after(1, 1, 1033.5) == 0.5
+    assert after(1, 2, 1030.0) is None, "a clock that ran backwards"
+    [agent] = world.board.agents()
+    assert {formula["horizon"] for formula in agent["formulas"]} == {3}
 
 
 def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> None:

@@ -15,6 +15,7 @@ from monitor.alarm.message import alert_bands, json_bytes, known_profile, plain_
 from monitor.alarm.recourse_sentences import alert_recourse, instead
 from monitor.alarm.refresh import refreshed
 from monitor.alarm.summary import tell
+from monitor.logic.traversal import longest_interval
 from monitor.model.action_names import WordsOfActions, action_in_words
 from monitor.runtime.query import Query
 from monitor.sidecar.sinks.curve import Curve
@@ -23,7 +24,7 @@ from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
 from monitor.types.alerts import Alert
 from monitor.types.notices import Blind, Contradictions, Deviates, Judged, Refreshed, Trust
-from monitor.types.stream_events import BlindReason, Episode
+from monitor.types.stream_events import BlindReason
 from monitor.types.verdicts import Recourse, Verdict
 
 FormulaState = Literal["firing", "pending", "blind", "unknown", "fine"]
@@ -66,16 +67,31 @@ class FormulaStatus:
 class AgentStatus:
     """The newest state of one agent. `lag`: delay of its last message in seconds; None if the agent sends no time.
 
-    `trust`: newest result of the test of the model on the agent's transitions. `deviates`: deviation of the agent's
-    actions from the nominal policy. None if not reported yet.
+    `first`, `newest`: the first and the newest verdict of the newest episode, of any formula. `trust`: newest result of
+    the test of the model on the agent's transitions. `deviates`: deviation of the agent's actions from the nominal
+    policy. None if not reported yet.
     """
 
     last_message: float
     lag: float | None = None
-    episode: Episode | None = None
+    first: Judged | None = None
+    newest: Judged | None = None
     trust: Trust | None = None
     deviates: Deviates | None = None
     rows: dict[str, FormulaStatus] = field(default_factory=dict)
+
+    def judge(self, notice: Judged) -> None:
+        """Take a verdict, which may be the first one of an episode."""
+        if self.newest is None or self.newest.episode != notice.episode:
+            self.first = notice
+        self.newest = notice
+
+    def seconds_per_step(self) -> float | None:
+        """Return the mean time between two steps of the newest episode, by their times; None while it is not known."""
+        if self.first is None or self.newest is None or self.newest.seq <= self.first.seq:
+            return None
+        each = (self.newest.time - self.first.time) / (self.newest.seq - self.first.seq)
+        return each if 0 < each < math.inf else None
 
 
 def status_of(query: Query | None) -> FormulaStatus:
@@ -148,6 +164,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         "value": None,
         "bounds": None,
         "threshold": None if threshold is None else {"comparison": threshold.comparison, "bound": threshold.bound},
+        "horizon": longest_interval(query.formula),
         "probability": query.probability,
         "alternative": None if alternative is None else {"name": alternative, "value": None, "bounds": None},
         "effect": None,

@@ -248,7 +248,7 @@ class StatusView:
         row = self._row_of(agent, notice.formula)
         row.judged = notice
         row.curve.add(now.wall, finite(own(notice.verdict)[0]), finite(other(notice.verdict)[0]))
-        agent.episode = notice.episode
+        agent.judge(notice)
 
     def _take(self, notice: Notice, now: Instant) -> None:
         match notice:  # the most frequent ones first
@@ -352,7 +352,8 @@ class StatusView:
             "name": name,
             "last_message": agent.last_message,
             "lag": agent.lag,
-            "episode": agent.episode,
+            "episode": None if agent.newest is None else agent.newest.episode,
+            "seconds_per_step": agent.seconds_per_step(),
             "doubt": doubt_of(agent.trust),
             "deviation": deviation_of(agent.deviates),
             "formulas": [shown(query, row) for query, row in self._rows(agent)],

@@ -1,7 +1,7 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
   POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
-  moment, part, put, repeatsOf, required, sync, tell, values, verdictOf,
+  moment, part, put, repeatsOf, required, rowOf, sync, tell, values, verdictOf,
 } from "./common.js";
 import { course, makeAlarm, makeInstructions, makeProfile, makeRunbook, makeSure } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -88,11 +88,12 @@ function shownAlarms({ alarms, older_alarms: older, now, model_doubt: modelTest 
   return alarms.map((alarm) => ({ ...alarm, now, modelTest, repeats: alarm.state === "firing" ? repeatsOf(before.get(alarm.formula.name), now, older) : "" }));
 }
 
-// The formulas, over the time that is chosen.
+// The formulas and firing alarms, over the time that is chosen.
 function showFormulas(told) {
   const alarms = grouped(told.alarms, (alarm) => alarm.formula.name);
   const axes = axesOf(told.formulas, told.now, Number(at("span").value) || null);
-  const rows = told.formulas.map((formula, n) => ({ formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
+  const rows = told.formulas.map((formula, n) => ({ agent: told, formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
+  for (const alarm of told.alarms) if (alarm.state === "firing") Object.assign(alarm, rowOf(alarm, rows));
   sync(at("formulas"), rows, (row) => row.formula.name, makeFormula);
 }
 

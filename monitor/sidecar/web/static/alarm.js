@@ -1,9 +1,10 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, fromNow, howSure, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, fromNow, howSure, isMoment, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
+import { WINDOW, axesOf, makeChart } from "./charts.js";
 
 // The id of the alarm that is explained; null while none is.
 let explained = null;
@@ -60,13 +61,14 @@ export function makeInstructions() {
   });
 }
 
-// How sure a firing alarm is, and how often its formula fired, as far as this is known here.
+// How sure a firing alarm is, how long its steps are, and how often its formula fired, as far as this is known here.
 export function makeSure() {
-  const [sure, repeats] = [element("span"), element("span")];
-  const line = element("p", "sure", sure, element("br"), repeats);
-  return part(line, ({ state, method, modelTest, repeats: often = "" }) => {
+  const [sure, steps, repeats] = [element("span"), element("span", "pace"), element("span")];
+  const line = element("p", "sure", sure, " ", steps, element("br"), repeats);
+  return part(line, ({ state, method, modelTest, pace = "", repeats: often = "" }) => {
     line.hidden = state !== "firing";
     put(sure, line.hidden ? "" : howSure(method, modelTest));
+    put(steps, line.hidden ? "" : pace);
     put(repeats, line.hidden ? "" : often);
   });
 }
@@ -126,7 +128,7 @@ function makeExplanation() {
   put(close, "Close");
   const [facts, over, later] = [makeFacts(), makeOver(), makeLater()];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
-  const [times, how, runbook, sure] = [element("p", "quiet"), makeInstructions(), makeRunbook(), makeSure()];
+  const [times, how, runbook, sure, since] = [element("p", "quiet"), makeInstructions(), makeRunbook(), makeSure(), makeChart()];
   const [when, wait] = [named("h3", "why-moment"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
   const picture = named("div", "why-picture");
@@ -139,7 +141,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), over, times, summary, how, sure, element("p", "", runbook), facts, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, how, sure, element("p", "", runbook), facts, since, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -183,15 +185,28 @@ function makeExplanation() {
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
+    since.hidden = !alarm.over_time;
+    if (alarm.over_time) since.render(aroundIt(alarm));
   });
+}
+
+// Seconds that are shown of an alarm at least.
+const SHORTEST = 60;
+
+// The values of a firing alarm's formula, for twice as long as it has fired, as far as they are known here.
+function aroundIt({ over_time: row, since_unix: since, now }) {
+  const wanted = isMoment(since) ? 2 * (now - since) : WINDOW;
+  const seconds = Math.max(SHORTEST, Math.min(wanted, now - row.formula.curve.time[0]));
+  return { ...row, axes: axesOf([row.formula], now, seconds)[0] };
 }
 
 // What the picture below does not show, and on what causal models disagree in it while they agree on the advice.
 function makeLater() {
-  const [page, models] = [element("a", "page", "the agent's page"), element("span", "", " What the alternative would have given since then depends on the causal model; the advice above is from now on, and the same in each.")];
-  const line = element("p", "quiet", "The picture ends at this step; what came later is on ", page, ".", models);
-  return part(line, ({ agent, state, blind, evidence, robust, bounds, profile }) => {
+  const [page, above, models] = [element("a", "page", "the agent's page"), element("span", "", "in the chart above and "), element("span", "", " What the alternative would have given since then depends on the causal model; the advice above is from now on, and the same in each.")];
+  const line = element("p", "quiet", "The picture ends at this step; what came later is ", above, "on ", page, ".", models);
+  return part(line, ({ agent, state, blind, evidence, robust, bounds, profile, over_time: chart }) => {
     line.hidden = !evidence;
+    above.hidden = !chart;
     page.href = agentPage(agent);
     const agreed = bounds !== null && bounds[0] === bounds[1] && profile.some(({ offset }) => offset === 0);
     models.hidden = robust !== false || !agreed || state !== "firing" || Boolean(blind);

@@ -1,7 +1,7 @@
 // The status page: fetches one document a second and updates the page.
 import {
   POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, look, makeFold, makeSentence, makeShape, moment, part, put, repeatsOf,
-  required, sync, tell, verdictOf,
+  required, rowOf, sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm, makeRunbook } from "./alarm.js";
 import { widest } from "./bands.js";
@@ -288,7 +288,8 @@ function show(told) {
   }
   const before = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
   const repeats = ({ agent, formula }) => repeatsOf(before.get(`${agent} ${formula.name}`) ?? [], told.now, told.count.day > told.day.length);
-  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now, repeats: repeats(alarm), modelTest: told.doubt.model }));
+  seen.rows = rowsOf(told);
+  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now, repeats: repeats(alarm), modelTest: told.doubt.model, ...rowOf(alarm, seen.rows) }));
   sync(at("firing"), firing, (alarm) => alarm.id, makeAlarm);
   sync(at("blind"), blindOnes(told), (group) => group.reason, makeBlind);
   at("blind-section").hidden = at("blind").childElementCount === 0;
@@ -296,7 +297,6 @@ function show(told) {
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);
   sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDeviating);
   sync(at("wrong"), wrongOnes(told.contradictions), (wrong) => wrong.name, () => makeCard((wrong) => wrong));
-  seen.rows = rowsOf(told);
   sync(at("agents"), seen.rows, (row) => row.name, makeRow);
   sync(at("formulas"), told.formulas, (formula) => formula.name, makeWatched);
   const lanes = [...grouped(told.day, (alarm) => alarm.agent)].map(([agent, alarms]) => ({ agent, alarms, now: told.now }));

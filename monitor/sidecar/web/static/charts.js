@@ -1,7 +1,7 @@
 // Charts: the values of a formula over time, small (overview) or large (an agent's page), and the alarms of the last day.
 // All charts of a page have the same axis of time. Lines are drawn in units of their own and stretched to their place, so
-// nothing is measured; what must not be stretched (hatching, words, marks) is placed in percent.
-import { drawn, element, makeShape, moment, number, part, put, required } from "./common.js";
+// nothing is measured; what must not be stretched (hatching, words) is placed in percent.
+import { drawn, element, moment, number, part, put, required } from "./common.js";
 
 export const WINDOW = 300;
 const HEIGHT = 100;
@@ -231,8 +231,8 @@ const lastOf = ({ time, value, ended }, n) => (n > 0 && value[n - 1] !== null &&
 export function makeChart() {
   const [curves, levels, times, line] = [makeCurves(false), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
   const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
-  const [when, marks, gaps] = [element("li", "when"), element("div", "marks"), element("div", "gaps")];
-  const [plot, legend] = [element("div", "plot", curves, gaps, marks, line), element("ul", "legend", ...keys, when)];
+  const [when, gaps] = [element("li", "when"), element("div", "gaps")];
+  const [plot, legend] = [element("div", "plot", curves, gaps, line), element("ul", "legend", ...keys, when)];
   const frame = element("div", "chart", levels, plot, times);
   for (const [name, value] of [["role", "slider"], ["tabindex", "0"], ["aria-valuemin", "0"]]) frame.setAttribute(name, value);
   line.hidden = true;
@@ -296,15 +296,6 @@ export function makeChart() {
     holes.forEach(([start, long, why], n) => {
       Object.assign(gaps.children[n].style, { left: start, width: long });
       put(gaps.children[n].firstChild, why);
-    });
-    const starts = alarms.map((alarm) => spanOf(alarm, to)[0]).filter((start) => start >= from);
-    resize(marks, starts.length, () => {
-      const mark = makeShape();
-      mark.render("firing");
-      return mark;
-    });
-    starts.forEach((start, n) => {
-      marks.children[n].style.left = percent((start - from) / (to - from));
     });
     const needed = threshold === null ? "" : `; required ${required(threshold)}`;
     const began = Math.max(curve.time[0], from);

@@ -256,7 +256,9 @@ export function values(formula) {
 // The states of a formula; those that need somebody come first.
 export const STATES = ["firing", "pending", "blind", "unknown", "fine"];
 
-export const stepsAgo = (count) => (count === 0 ? "now" : `${count} step${count === 1 ? "" : "s"} ago`);
+const stepsOf = (count) => `${count} step${count === 1 ? "" : "s"}`;
+
+export const stepsAgo = (count) => (count === 0 ? "now" : `${stepsOf(count)} ago`);
 
 export function required(threshold) {
   return threshold === null ? "" : `${threshold.comparison} ${threshold.bound}`;
@@ -265,9 +267,22 @@ export function required(threshold) {
 export const between = (bounds) => (bounds ? `${number(bounds[0])} to ${number(bounds[1])}` : "");
 
 // What is known beside the state: why there is no verdict, or the verdict. While a formula is blind, its alarm is what it was.
-export function verdictOf({ state, blind, alarm, outcome }) {
+export function verdictOf({ state, blind, alarm, outcome, alternative }) {
   if (blind) return state === "blind" ? `before: ${alarm === "clear" ? "no alarm" : alarm}` : "blind";
+  if (outcome === "regret") return `missed; ${alternative.name} meets it`;
+  if (outcome === "unavoidable") return `missed, also by ${alternative.name}`;
   return outcome ? `verdict: ${outcome}` : "between episodes";
+}
+
+// What the row of an alarm's formula says of the alarm, if there is one: its values over time, and how long its steps are.
+export function rowOf(alarm, rows) {
+  const row = rows.find(({ agent, formula }) => agent.name === alarm.agent && formula.name === alarm.formula.name);
+  const curve = row && (row.formula.curve ?? row.formula.last_minutes);
+  return { pace: row ? paceOf(row) : "", over_time: curve ? { ...row, formula: { ...row.formula, curve } } : null };
+}
+
+function paceOf({ agent: { seconds_per_step: each }, formula: { horizon: steps } }) {
+  return each && steps ? `Pace: one step in ${brief(each)}, so ${stepsOf(steps)} in about ${brief(each * steps)}.` : "";
 }
 
 // Since when a formula is blind; nothing if that is not known.
@@ -298,6 +313,9 @@ export function span(seconds) {
   if (gone < 120) return `${gone} s`;
   return gone < 7200 ? `${Math.round(gone / 60)} min` : `${Math.round(gone / 3600)} h`;
 }
+
+// A time with two figures where seconds matter.
+const brief = (seconds) => (seconds < 10 ? `${Number(seconds.toPrecision(2))} s` : span(seconds));
 
 // An e-value: as a number while it is small, by its power of ten where only that matters; null: infinite.
 export function strength(log10) {
