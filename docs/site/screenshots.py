@@ -37,7 +37,7 @@ ENDING: Final = 30.0
 CALM: Final = f"#agents tr[data-state='fine']:has(a:text-is('{SILENT}'))"
 INCIDENT: Final = (
     "body:has(#firing > li:only-child)"
-    ":has(#agents tr[data-state='firing']:has(a:text-matches('bed-')) td:text-matches('^missed; '))"
+    ":has(#agents tr[data-state='firing']:has(a:text-matches('bed-')) td:text-matches('^not met; '))"
     ":has(#agents tr[data-state='blind']):has(#strip-broker[data-on='no'])"
 )
 """What is shown: one alarm fires, not that of the demo's own agent, and one agent is blind."""

@@ -17,7 +17,8 @@ from monitor.types.stream_events import BlindReason
 class Blindness(msgspec.Struct, frozen=True):
     """A reason why a formula is blind.
 
-    `words`: why the formula cannot be evaluated, or why its verdict is not reliable. `marks`: whether the reason only
+    `words`: why the formula cannot be evaluated, or why its verdict is not reliable. `first`: what to do first; the
+    runbook of `alert` has the rest. `marks`: whether the reason only
     marks results. The path is then intact, steps are evaluated, and alarms advance as usual. `ready`: whether the
     monitor still counts as ready, because the reason does not lie in the monitor itself. `alert`: the alert of
     `deploy/prometheus/cfmon.rules.yml` that reports it. `complete`: whether an overview may still say "none", because
@@ -25,6 +26,7 @@ class Blindness(msgspec.Struct, frozen=True):
     """
 
     words: str
+    first: str
     marks: bool = False
     ready: bool = False
     alert: str = "CfmonFormulaBlind"
@@ -33,20 +35,60 @@ class Blindness(msgspec.Struct, frozen=True):
 
 
 BLINDNESS: Final[Mapping[BlindReason, Blindness]] = {
-    "gap": Blindness("steps are missing"),
-    "stale": Blindness("no step has arrived for too long", marks=True, alert="CfmonAgentSilent"),
-    "conflict": Blindness("the same step arrived twice with different content"),
-    "impossible_step": Blindness("a step arrived to which the model gives probability 0"),
-    "unknown_state": Blindness("a step arrived whose state or action the model does not have"),
-    "out_of_range": Blindness("a number of the state lies far outside what was recorded"),
-    "policy_mismatch": Blindness("the agent runs a policy that is not configured"),
-    "dropped": Blindness("steps were dropped"),
-    "warming_up": Blindness("too few steps since the path was restarted"),
-    "disconnected": Blindness("the connection to the broker is down", marks=True, alert="CfmonBrokerDisconnected"),
-    "deadline": Blindness("steps have waited too long to be evaluated", marks=True),
-    "old_episode": Blindness("all arriving steps belong to episodes that have ended", marks=True, ready=True),
+    "gap": Blindness(
+        "steps are missing",
+        "Look at the agent itself. Then find out why its messages are lost; the blindness ends after enough new steps.",
+    ),
+    "stale": Blindness(
+        "no step has arrived for too long",
+        "Look at the agent itself. Then check whether it runs, and whether its steps reach the broker.",
+        marks=True,
+        alert="CfmonAgentSilent",
+    ),
+    "conflict": Blindness(
+        "the same step arrived twice with different content",
+        "Look at the agent itself. Then check whether two programs publish under its name.",
+    ),
+    "impossible_step": Blindness(
+        "a step arrived to which the model gives probability 0",
+        "Look at the agent itself. Then compare its last steps with the model.",
+    ),
+    "unknown_state": Blindness(
+        "a step arrived whose state or action the model does not have",
+        "Look at the agent itself. Then check how its states and actions are encoded.",
+    ),
+    "out_of_range": Blindness(
+        "a number of the state lies far outside what was recorded",
+        "Look at the agent itself. Then check its sensor and the unit.",
+    ),
+    "policy_mismatch": Blindness(
+        "the agent runs a policy that is not configured",
+        "Look at the agent itself. Then check which policy it runs, and configure that one.",
+    ),
+    "dropped": Blindness("steps were dropped", "Look at the agent itself. Then check the load of this monitor."),
+    "warming_up": Blindness(
+        "too few steps since the path was restarted", "Wait for as many steps as the formula looks back."
+    ),
+    "disconnected": Blindness(
+        "the connection to the broker is down",
+        "Look at the agents themselves. Then check the broker and the network.",
+        marks=True,
+        alert="CfmonBrokerDisconnected",
+    ),
+    "deadline": Blindness(
+        "steps have waited too long to be evaluated",
+        "Check the load of this monitor; its answers are late.",
+        marks=True,
+    ),
+    "old_episode": Blindness(
+        "all arriving steps belong to episodes that have ended",
+        "Look at the agent itself. Then check whether it uses the names of earlier episodes again.",
+        marks=True,
+        ready=True,
+    ),
     "idle": Blindness(
         "the agent has not started another episode for a long time",
+        "Check whether the agent has finished or has crashed.",
         marks=True,
         ready=True,
         alert="CfmonAgentIdle",
@@ -54,12 +96,14 @@ BLINDNESS: Final[Mapping[BlindReason, Blindness]] = {
     ),
     "overload": Blindness(
         "answers are skipped because steps arrive faster than they can be evaluated",
+        "Check the load of this monitor; alarms may be missing.",
         marks=True,
         ready=True,
         alert="CfmonEvaluationsSkipped",
     ),
     "model_doubt": Blindness(
         "observed transitions contradict the model",
+        "Find out what differs from the model: the environment, the software, or the agent.",
         marks=True,
         ready=True,
         alert="CfmonModelDoubt",

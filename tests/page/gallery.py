@@ -76,7 +76,8 @@ class Answers:
             "firing": firing[:100],
             "recent": [],
             "blind": [{"agent": name, "reason": "stale", "words": "no step has arrived for too long", "detail": "",
-                       "complete": False, "formulas": ["regret_fallback"]} for name in blind],
+                       "first": "Look at the agent.", "complete": False, "formulas": ["regret_fallback"]}
+                      for name in blind],
             "states": {state: sum(row["state"] == state for _, row in rows) for state in ORDER},
             "day": [self._outline(alarm, 0.0, None) for alarm in firing],
             "lag": {"agent": "robot-1", "seconds": 0.04} if agents else None,

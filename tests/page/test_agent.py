@@ -105,21 +105,21 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
         }
     opened(blank, calmly_served, life)
     first, second = blank.locator(".formula").all()
-    assert key(first)[:2] == ["nominal, looking back no value", "fallback, looking back no value"]
-    assert key(second)[0] == "nominal, looking back 0.6000"
+    assert key(first)[:2] == ["nominal, from 5 steps ago no value", "fallback, from 5 steps ago no value"]
+    assert key(second)[0] == "nominal, from 5 steps ago 0.6000"
     plot = first.locator(".plot")
     box = plot.bounding_box()
     assert box is not None
     plot.hover(position={"x": box["width"] / 2, "y": 40})
-    assert (key(first)[0], key(second)[0]) == ("nominal, looking back 0.5000", "nominal, looking back 0.7000")
+    assert (key(first)[0], key(second)[0]) == ("nominal, from 5 steps ago 0.5000", "nominal, from 5 steps ago 0.7000")
     assert second.locator(".cursor").is_visible()
     plot.hover(position={"x": box["width"] / 10, "y": 40})
-    assert key(first)[:2] == ["nominal, looking back no value", "fallback, looking back no value"], (
+    assert key(first)[:2] == ["nominal, from 5 steps ago no value", "fallback, from 5 steps ago no value"], (
         "before the first point"
     )
-    assert key(first)[-1] != key(second)[-1] or key(second)[0] == "nominal, looking back no value"
+    assert key(first)[-1] != key(second)[-1] or key(second)[0] == "nominal, from 5 steps ago no value"
     blank.mouse.move(1, 1)
-    assert key(second)[0] == "nominal, looking back 0.6000"
+    assert key(second)[0] == "nominal, from 5 steps ago 0.6000"
     assert not second.locator(".cursor").is_visible()
     slider = first.get_by_role("slider")
     slider.focus()
@@ -130,19 +130,19 @@ def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
         ("End", "no value"),
     ):
         blank.keyboard.press(pressed)
-        assert key(first)[0] == f"nominal, looking back {shown}"
+        assert key(first)[0] == f"nominal, from 5 steps ago {shown}"
     blank.keyboard.press("Home")
     assert (slider.get_attribute("aria-valuetext") or "").startswith(
-        "nominal, looking back 0.9000; fallback, looking back 1.0000; required >= 0.8; at 2"
+        "nominal, from 5 steps ago 0.9000; fallback, from 5 steps ago 1.0000; required >= 0.8; at 2"
     )
-    assert key(second)[0] == "nominal, looking back 0.8000"
+    assert key(second)[0] == "nominal, from 5 steps ago 0.8000"
     for _ in range(2):  # the page has shown an answer before it asks again
         with blank.expect_response("**/api/**"):
             pass
     expect(first.locator(".cursor")).to_be_visible(timeout=SOON)
-    assert key(first)[0] == "nominal, looking back 0.9000", "an update does not take it away"
+    assert key(first)[0] == "nominal, from 5 steps ago 0.9000", "an update does not take it away"
     blank.keyboard.press("Escape")
-    assert key(second)[0] == "nominal, looking back 0.6000"
+    assert key(second)[0] == "nominal, from 5 steps ago 0.6000"
 
 
 def test_the_end_of_an_episode_is_marked_and_read(blank: Page, calmly_served: str, answers: Answers) -> None:
@@ -179,7 +179,7 @@ def test_the_end_of_an_episode_is_marked_and_read(blank: Page, calmly_served: st
     for pressed in ("Home", *["ArrowRight"] * 5):
         blank.keyboard.press(pressed)
         said.append(
-            re.sub(r" 20\S+ \S+ \S+?(:|$)", r" T\1", "; ".join([key(chart)[0].split("back ")[1], key(chart)[-1]]))
+            re.sub(r" 20\S+ \S+ \S+?(:|$)", r" T\1", "; ".join([key(chart)[0].split(" ago ")[1], key(chart)[-1]]))
         )
     assert said == [
         "0.9000; at T",
@@ -247,7 +247,7 @@ def test_an_alarm_whose_beginning_is_unknown_is_not_said_to_be_old(
     life = answers.agent_of("firing")
     life["alarms"][0] |= {"since_unix": since, "began_unix": since}
     opened(blank, calmly_served, life)
-    assert blank.locator(".formula .quiet").first.inner_text().startswith("critical, since an unknown time; missed; ")
+    assert blank.locator(".formula .quiet").first.inner_text().startswith("critical, since an unknown time; not met; ")
     assert blank.locator("#span").input_value() == "300"
 
 

@@ -100,7 +100,7 @@ def test_the_overview_names_the_widest_band(page: Page, scene: Scene, keep: Any)
     cells = page.locator("#agents tr [data-label=value]")
     expect(cells).to_have_count(4, timeout=SOON)
     (fall, plain, several, unbanded) = (cell.locator(".band").inner_text() for cell in cells.all())
-    expect(cells.first.locator(".counted")).to_have_text("looking back")  # the value to which the band belongs
+    expect(cells.first.locator(".counted")).to_have_text(" from 1 step ago")  # the value to which the band belongs
     low, high = shown(scene)["bands"]["value"]["guaranteed"]
     assert fall == f"nominal: guaranteed {low:.4f} to {high:.4f}"
     assert plain.startswith("credible 0.")

@@ -144,7 +144,13 @@ def values(shown: dict[str, Any]) -> dict[str, str]:
     other = shown["alternative"]
     name = f"nominal vs {other['name']}" if other else "value"
     asked, later = figures(shown), from_now(shown)
-    return {f"looking back: {name}": asked, f"from now: {name}": later} if later else {name: asked}
+    return {f"{look_back(shown)}: {name}": asked, f"from now: {name}": later} if later else {name: asked}
+
+
+def look_back(shown: dict[str, Any]) -> str:
+    """From when on a formula that looks back compares."""
+    steps = max((at["offset"] for at in shown["profile"]), default=0)
+    return "from now" if steps == 0 else f"from {steps} step{'' if steps == 1 else 's'} ago"
 
 
 def beside(formula: dict[str, Any]) -> str:
@@ -154,7 +160,7 @@ def beside(formula: dict[str, Any]) -> str:
         return f"before: {before}" if formula["state"] == "blind" else "blind"
     if formula["outcome"] in {"regret", "unavoidable"}:
         other = formula["alternative"]["name"]
-        return f"missed; {other} meets it" if formula["outcome"] == "regret" else f"missed, also by {other}"
+        return f"not met; {other} meets it" if formula["outcome"] == "regret" else f"not met, also by {other}"
     return f"verdict: {formula['outcome']}" if formula["outcome"] else "between episodes"
 
 
@@ -179,7 +185,7 @@ def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
 def newest(formula: dict[str, Any]) -> list[str]:
     """What the key of a chart says: the newest of each curve, and when that was."""
     curve, alternative = formula["curve"], formula["alternative"]
-    back = ", looking back" if any(at["offset"] > 0 for at in formula["profile"]) else ""
+    back = f", {look_back(formula)}" if any(at["offset"] > 0 for at in formula["profile"]) else ""
     said = [f"{'nominal' if alternative else 'value'}{back} {number(curve['value'][-1]) or 'no value'}"]
     if alternative:
         said.append(f"{alternative['name']}{back} {number(curve['alternative'][-1]) or 'no value'}")
@@ -210,7 +216,7 @@ def course(formula: dict[str, Any], told: dict[str, Any]) -> dict[str, str]:
         if alarm["state"] == "firing" and about:
             went = [number(each) or "unknown" for each in (alarm["fired"]["value"], alarm.get("worst"), alarm["value"])]
             end = "last known" if alarm["blind"] else "now"
-            name = f"{'looking back: ' * bool(from_now(alarm))}when it fired → worst → {end}"
+            name = f"{f'{look_back(alarm)}: ' if from_now(alarm) else ''}when it fired → worst → {end}"
             return {name: " → ".join(went)}
     return {}
 
@@ -248,12 +254,12 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
 
 def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are."""
-    said = f"How sure: {alarm['method']}, given the model"
-    if test is not None:
-        assert not test["doubted"]
-        fits = f"fits all agents' {test['transitions']} transitions so far"
-        said += f", which {'has not been tested yet' if test['doubted'] is None else fits}"
-    return f"{said}."
+    said = f"How sure: {alarm['method']}, if the model is right."
+    if test is None:
+        return said
+    assert not test["doubted"]
+    fits = f"It fits all agents' {test['transitions']} transitions so far."
+    return f"{said} {'It has not been tested yet.' if test['doubted'] is None else fits}"
 
 
 def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:
@@ -274,9 +280,7 @@ def recurring(known: Sequence[dict[str, Any]], now: float | None) -> str:
     lengths = [math.floor(each["over_unix"]) - math.floor(each["began_unix"]) for each in over]
     fates = [each["state"].replace("ended", "ended with the episode") for each in over]
     counted = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
-    [firing] = [each for each in known if each["state"] == "firing"]
-    lasted = f"this one has lasted {span(math.floor(now) - math.floor(firing['began_unix']))} so far"
-    before = f" Of those before, {counted}, after {span(statistics.median_high(lengths))} in the median; {lasted}."
+    before = f" Of those before, {counted}; median length {span(statistics.median_high(lengths))}."
     return f"Recurring: {len(known)} alarms in the last 5 minutes.{before if over else ''}"
 
 
@@ -424,7 +428,8 @@ def counted(formula: dict[str, Any]) -> list[str]:
     if not later:
         return [asked, threshold, ""]
     banded = bool(formula.get("bands"))
-    return [f"{asked} looking back", threshold, ""] if banded else [f"{later} from now", threshold, asked]
+    back = look_back(formula)
+    return [f"{asked} {back}", threshold, ""] if banded else [f"{later} from now", threshold, f"{back} {asked}"]
 
 
 def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) -> str:
@@ -436,7 +441,7 @@ def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) 
         doubted and "IN DOUBT: its transitions contradict the model",
         deviates and "NOT ITS POLICY: its actions differ from it",
     ]
-    return f"{'; '.join(filter(None, against))} What to do"  # the link is hidden unless the formula is blind
+    return f"{'; '.join(filter(None, against))} Runbook"  # the link is hidden unless the formula is blind
 
 
 def check_overview(page: Page, told: dict[str, Any]) -> None:

@@ -118,7 +118,7 @@ def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explaine
     assert card.inner_text() == fired
     [alarm] = scene.board.alarms()
     moment = page.locator("#why-moment")
-    assert moment.inner_text().startswith(f"When it fired: step {alarm['fired']['seq']}, ")
+    assert moment.inner_text().startswith(f"When it fired (not now): step {alarm['fired']['seq']}, ")
     scene.step("robot-danger", 38)
     expect(told).not_to_have_text(fired, timeout=SOON)
     [newest] = scene.board.alarms()
@@ -131,7 +131,7 @@ def test_what_is_said_of_an_alarm_follows_its_verdicts_also_while_it_is_explaine
     values = f"{later['nominal']:.4f} vs {later['alternative']:.4f} from now"
     expect(row.locator("[data-label=value]")).to_have_text(values, timeout=SOON)
     asked = f"{newest['value']:.4f} vs {newest['alternative']['value']:.4f}"
-    assert row.locator("[data-label='looking back']").inner_text() == asked
+    assert row.locator("[data-label='looking back']").inner_text() == f"from 5 steps ago {asked}"
     assert row.locator("[data-label=required]").inner_text() == ">= 0.8"
 
 
@@ -140,7 +140,7 @@ def test_the_keyboard_reaches_everything_and_an_update_does_not_take_its_place_a
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the alarms"
     page.keyboard.press("Enter")
-    for focused in ("What to do", "Why?"):
+    for focused in ("Runbook", "Why?"):
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == focused
     page.evaluate("window.was = document.activeElement")

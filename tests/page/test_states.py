@@ -162,19 +162,20 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     assert row.locator("td[data-label='alarm']").inner_text() == "blind"
     assert row.locator("td[data-label='verdict']").inner_text() == "before: no alarm"
     said = row.locator("td[data-label='says']")
-    assert said.get_by_role("link", name="What to do").get_attribute("href") == "runbooks/CfmonFormulaBlind"
-    firing = "robot-danger. There may be more: some formulas are blind."
+    assert said.get_by_role("link", name="Runbook").get_attribute("href") == "runbooks/CfmonFormulaBlind"
+    firing = "robot-danger. There may be more: robot-blind cannot be judged."
     assert page.locator("#firing-none").inner_text() == firing
     card = page.locator("#blind > li")
     assert card.count() == 1
     assert re.fullmatch(
-        r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+", card.locator(".head").inner_text()
+        r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+, for \d+ s", card.locator(".head").inner_text()
     )
     assert re.fullmatch(
-        r"robot-blind: steps are missing \(.*seq.*\)\. No answer to regret_fallback now\.",
+        r"robot-blind: steps are missing \(.*seq.*\)\. regret_fallback cannot be judged now\.",
         card.locator(".summary").inner_text(),
     )
-    assert card.get_by_role("link", name="What to do").get_attribute("href") == "runbooks/CfmonFormulaBlind"
+    assert card.locator(".instructions").inner_text().startswith("How: Look at the agent itself. Then find out why")
+    assert card.get_by_role("link", name="Runbook").get_attribute("href") == "runbooks/CfmonFormulaBlind"
     assert card.locator(".page").get_attribute("href") == "agent?name=robot-blind"
 
 
@@ -190,9 +191,9 @@ def test_agents_that_are_blind_for_one_reason_share_a_card_and_idle_ones_have_no
     expect(cards).to_have_text(
         [
             re.compile(
-                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. No answer to regret_fallback now\."
+                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. regret_fallback cannot be judged now\."
             ),
-            "robot-blind: no step has arrived for too long. No answer to regret_fallback now.",
+            "robot-blind: no step has arrived for too long. regret_fallback cannot be judged now.",
         ],
         timeout=SOON,
     )
@@ -240,7 +241,8 @@ def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  #
     expect(page.locator("#doubt li .detail")).to_have_text(words, timeout=SOON)
     page.unroute("**/api/overview*")
     assert page.locator("#doubt-model").inner_text() == (
-        "All agents' transitions fit the model so far (e-value 1.6 after 900 transitions). Below: 1 agent in doubt."
+        "All agents' transitions fit the model so far (e-value 1.6 after 900 transitions; "
+        "up to 1 is no evidence against it). Below: 1 agent in doubt."
     )
     assert accessible(page) == []
     page.locator("#doubt li a").click()
@@ -319,23 +321,20 @@ def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_
         (
             [(301.0, 299.0), (10.0, None)],
             False,
-            (
-                "Recurring: 2 alarms in the last hour. Of those before, 1 resolved, after 2 s in the median; "
-                "this one has lasted 10 s so far."
-            ),
+            ("Recurring: 2 alarms in the last hour. Of those before, 1 resolved; median length 2 s."),
         ),
         (
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],
             False,
             (
                 "Recurring: 3 alarms in the last day, 2 of them in the last hour. "
-                "Of those before, 2 resolved, 1 ended with the episode, after 3 s in the median."
+                "Of those before, 2 resolved, 1 ended with the episode; median length 3 s."
             ),
         ),
         (
             [(3601.0, 1.0), (7200.0, 3601.0)],
             False,
-            "Recurring: 2 alarms in the last day. Of those before, 2 resolved, after 60 min in the median.",
+            "Recurring: 2 alarms in the last day. Of those before, 2 resolved; median length 60 min.",
         ),
         ([(299.0, None), (10.0, None)], True, "Recurring: at least 2 alarms in the last 5 minutes."),
     ):
@@ -365,29 +364,29 @@ def test_where_causal_models_disagree_it_is_said_that_the_advice_does_not_depend
     own = alarm["value"]
     page.route("**/picture/*", lambda route: route.fulfill(status=202, body="being drawn"))
     for change, said in (
-        ({"robust": False, "bounds": [own, own]}, True),
-        ({"robust": False, "bounds": [own - 0.1, own]}, False),
-        ({"robust": False, "bounds": [own, own], "profile": []}, False),
-        ({"robust": True, "bounds": [own, own]}, False),
-        ({"robust": False, "bounds": [own, own], "state": "resolved", "over_unix": alarm["since_unix"] + 5}, False),
+        ({"bounds": [own, own]}, True),
+        ({"bounds": [own - 0.1, own]}, False),
+        ({"bounds": None}, False),
+        ({"bounds": [own, own], "profile": []}, False),
+        ({"bounds": [own, own], "state": "resolved", "over_unix": alarm["since_unix"] + 5}, False),
     ):
         page.route("**/api/alarms*", lambda route, _request, told={**alarm, **change}: route.fulfill(json=[told]))
         page.goto(f"{served}/alarms")
         page.locator("#list button").first.click()
-        assert ("depends on the causal model" in page.locator("#why-moment + p").inner_text()) is said, change
+        assert ("same in every causal model" in page.locator("#why-moment + p").inner_text()) is said, change
 
 
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([method, test]) => import('/common.js').then(({ howSure }) => howSure(method, test))"
     for method, test, words in (
-        ("exact", None, "How sure: exact, given the model."),
-        ("sampled", None, "How sure: sampled, given the model."),
-        ("exact", {"doubted": True}, "How sure: exact, given the model, which the agents' transitions CONTRADICT."),
-        ("exact", {"doubted": None}, "How sure: exact, given the model, which has not been tested yet."),
+        ("exact", None, "How sure: exact, if the model is right."),
+        ("sampled", None, "How sure: sampled, if the model is right."),
+        ("exact", {"doubted": True}, "How sure: exact, if the model is right. The agents' transitions CONTRADICT it."),
+        ("exact", {"doubted": None}, "How sure: exact, if the model is right. It has not been tested yet."),
         (
             "exact",
             {"doubted": False, "transitions": 7},
-            "How sure: exact, given the model, which fits all agents' 7 transitions so far.",
+            "How sure: exact, if the model is right. It fits all agents' 7 transitions so far.",
         ),
     ):
         assert page.evaluate(said, [method, test]) == words
@@ -464,4 +463,4 @@ def test_why_of_a_blind_alarm_says_of_its_numbers_that_they_are_the_last_known_o
     values = [name for name in names if "nominal" in name]
     assert values
     assert all(name.startswith("last known, ") for name in values)
-    assert "looking back: when it fired → worst → last known" in names
+    assert "from 5 steps ago: when it fired → worst → last known" in names

@@ -241,7 +241,7 @@ def blind_groups(agents: dict[str, AgentStatus]) -> list[dict[str, Any]]:
             if row.blind is not None and row.blind.reason is not None:
                 reason = row.blind.reason
                 words = {"words": BLIND_WORDS[reason], "detail": row.blind.detail, "complete": reason in COMPLETE}
-                words |= {"runbook": f"runbooks/{BLINDNESS[reason].alert}"}
+                words |= {"first": BLINDNESS[reason].first, "runbook": f"runbooks/{BLINDNESS[reason].alert}"}
                 group = groups.setdefault((name, reason), {"agent": name, "reason": reason, **words, "formulas": []})
                 group["formulas"].append(formula)
     return list(groups.values())

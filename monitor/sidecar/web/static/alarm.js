@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, fromNow, howSure, isMoment, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, fromNow, howSure, isMoment, length, lookBack, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -75,7 +75,7 @@ export function makeSure() {
 
 // The link to the runbook; nothing is to be done for an alarm that is known to be over.
 export function makeRunbook() {
-  const link = element("a", "runbook", "What to do");
+  const link = element("a", "runbook", "Runbook");
   link.target = "_blank";
   link.rel = "noreferrer";
   return part(link, ({ runbook, state }) => {
@@ -102,7 +102,7 @@ function lasted(alarm) {
 export function course(alarm) {
   const { state, blind, threshold, fired, worst, value } = alarm;
   const end = state !== "firing" ? "at its end" : blind ? "last known" : "now";
-  return [`${fromNow(alarm) ? "looking back: " : ""}when it fired → worst → ${end}`, threshold === null ? "" : [fired.value, worst, value].map((each) => number(each) || "unknown").join(" → ")];
+  return [`${fromNow(alarm) ? `${lookBack(alarm)}: ` : ""}when it fired → worst → ${end}`, threshold === null ? "" : [fired.value, worst, value].map((each) => number(each) || "unknown").join(" → ")];
 }
 
 // ---- why ----
@@ -154,7 +154,7 @@ function makeExplanation() {
     frame.hidden = true;
     later.render(alarm);
     links.replaceChildren();
-    put(when, `When it fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}`);
+    put(when, `When it fired (not now): step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}`);
     put(wait, alarm.evidence ? "The picture is being drawn from the evidence, which takes a while …" : "There is no evidence to draw.");
     if (!alarm.evidence) return;
     const bundle = element("a", "", "evidence with model and policies");
@@ -200,16 +200,16 @@ function aroundIt({ over_time: row, since_unix: since, now }) {
   return { ...row, axes: axesOf([row.formula], now, seconds)[0] };
 }
 
-// What the picture below does not show, and on what causal models disagree in it while they agree on the advice.
+// What the picture below does not show, and that causal models may disagree in it while they agree on the advice.
 function makeLater() {
-  const [page, above, models] = [element("a", "page", "the agent's page"), element("span", "", "in the chart above and "), element("span", "", " What the alternative would have given since then depends on the causal model; the advice above is from now on, and the same in each.")];
+  const [page, above, models] = [element("a", "page", "the agent's page"), element("span", "", "in the chart above and "), element("span", "", " A shaded band in it is about the past; the advice above is from now on, and the same in every causal model.")];
   const line = element("p", "quiet", "The picture ends at this step; what came later is ", above, "on ", page, ".", models);
-  return part(line, ({ agent, state, blind, evidence, robust, bounds, profile, over_time: chart }) => {
+  return part(line, ({ agent, state, blind, evidence, bounds, profile, over_time: chart }) => {
     line.hidden = !evidence;
     above.hidden = !chart;
     page.href = agentPage(agent);
     const agreed = bounds !== null && bounds[0] === bounds[1] && profile.some(({ offset }) => offset === 0);
-    models.hidden = robust !== false || !agreed || state !== "firing" || Boolean(blind);
+    models.hidden = !agreed || state !== "firing" || Boolean(blind);
   });
 }
 

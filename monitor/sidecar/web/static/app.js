@@ -1,9 +1,9 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, look, makeFold, makeSentence, makeShape, moment, part, put, repeatsOf,
-  required, rowOf, sync, tell, verdictOf,
+  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, length, look, lookBack, makeFold, makeSentence, makeShape, moment, part, put, repeatsOf,
+  required, rowOf, span, sync, tell, verdictOf,
 } from "./common.js";
-import { makeAlarm, makeRunbook } from "./alarm.js";
+import { makeAlarm, makeInstructions, makeRunbook } from "./alarm.js";
 import { widest } from "./bands.js";
 import { WINDOW, axesOf, makeLane, makeTrace } from "./charts.js";
 
@@ -41,12 +41,13 @@ const NAMES = 5;
 
 // A card for each reason to be blind, with the agents.
 function makeBlind() {
-  const [head, summary, runbook] = [element("p", "head word-blind"), makeSentence("summary"), makeRunbook()];
+  const [head, summary, how, runbook] = [element("p", "head word-blind"), makeSentence("summary"), makeInstructions(), makeRunbook()];
   const link = element("a", "page", "the agent's page");
-  return part(element("li", "blind", head, summary, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, todo, since }) => {
+  return part(element("li", "blind", head, summary, how, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, first, todo, since }) => {
     put(head, ["BLIND", reason, `${agents.length} agent${agents.length === 1 ? "" : "s"}`, ...since].join(" · "));
     const more = agents.length > NAMES ? ` and ${agents.length - NAMES} more` : "";
-    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. No answer to ${formulas.join(", ")} now.`);
+    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. ${formulas.join(", ")} cannot be judged now.`);
+    how.render({ instructions: first, state: "firing" });
     runbook.render({ runbook: todo, state: "unknown" });
     link.hidden = agents.length > 1;
     link.href = agentPage(agents[0]);
@@ -54,14 +55,15 @@ function makeBlind() {
 }
 
 // One entry for each reason why formulas are blind. Idle agents and a doubted model are shown in other parts of the page.
-function blindOnes({ blind, agents: shown }) {
+function blindOnes({ blind, agents: shown, now }) {
   const reasons = grouped(blind.filter(({ complete }) => !complete), ({ reason }) => reason);
   return [...reasons].map(([reason, groups]) => {
     const agents = groups.map(({ agent }) => agent);
-    const known = agents.length === 1 ? shown.find(({ name }) => name === agents[0])?.formulas.filter((formula) => formula.blind === reason).map(blindSince).filter(Boolean) : [];
+    const known = agents.length === 1 ? shown.find(({ name }) => name === agents[0])?.formulas.filter((formula) => formula.blind === reason && blindSince(formula)) : [];
+    const since = known?.slice(0, 1).map((formula) => `${blindSince(formula)}, for ${span(length(formula.blind_since, now))}`) ?? [];
     const detail = groups.length === 1 && groups[0].detail ? ` (${groups[0].detail})` : "";
     const formulas = [...new Set(groups.flatMap((group) => group.formulas))];
-    return { reason, agents, formulas, words: `${groups[0].words}${detail}`, todo: groups[0].runbook, since: known?.slice(0, 1) ?? [] };
+    return { reason, agents, formulas, words: `${groups[0].words}${detail}`, first: groups[0].first, todo: groups[0].runbook, since };
   });
 }
 
@@ -70,7 +72,7 @@ function blindOnes({ blind, agents: shown }) {
 function aboutModel(test) {
   if (test.doubted === null) return "The model as a whole has not been tested yet.";
   if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Verdicts may be wrong. ${departing(test)}`;
-  return `All agents' transitions fit the model so far (${evidenceOf(test)}).`;
+  return `All agents' transitions fit the model so far (${evidenceOf(test)}; up to 1 is no evidence against it).`;
 }
 
 const makeDoubt = () => makeCard((doubt) => ({
@@ -145,10 +147,10 @@ function makeRow() {
     // Advice is from now on, so that comes first; but a band belongs to the value that the formula asks for.
     const ahead = later && !uncertain;
     put(value, ahead ? later : figures(formula));
-    put(counted, later && (ahead ? " from now" : " looking back"));
+    put(counted, later && ` ${ahead ? "from now" : lookBack(formula)}`);
     put(band, uncertain);
     put(cells.required, required(formula.threshold));
-    put(cells["looking back"], ahead ? figures(formula) : "");
+    put(cells["looking back"], ahead ? `${lookBack(formula)} ${figures(formula)}` : "");
     trace.hidden = formula.last_minutes === null;
     if (!trace.hidden) trace.render({ formula, alarms, axes });
     put(cells.step, formula.seq === null ? "" : String(formula.seq));
@@ -326,11 +328,11 @@ function judge(lost) {
   // Idle agents need no evaluation; a model in doubt still gives verdicts, and is reported below.
   const blind = told.blind.some((group) => !group.complete) || told.count.blind > told.blind.length;
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
-  const unanswered = blind ? "some formulas are blind" : "";
+  const unanswered = blind ? `${agentsIn("blind", told) || "an agent"} cannot be judged` : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered, agentsIn("firing", told));
   sayBriefly("blind", agentsIn("blind", told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
   sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", unseen || unanswered);
-  sayBriefly("unknown", "between episodes, or undecided", "none", unseen);
+  sayBriefly("unknown", `${agentsIn("unknown", told)}: between episodes, or undecided`, "none", unseen);
   sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
   for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");
   describeSystem(told, lost);

@@ -1,7 +1,7 @@
 // Charts: the values of a formula over time, small (overview) or large (an agent's page), and the alarms of the last day.
 // All charts of a page have the same axis of time. Lines are drawn in units of their own and stretched to their place, so
 // nothing is measured; what must not be stretched (hatching, words) is placed in percent.
-import { drawn, element, moment, number, part, put, required } from "./common.js";
+import { drawn, element, lookBack, moment, number, part, put, required } from "./common.js";
 
 export const WINDOW = 300;
 const HEIGHT = 100;
@@ -245,7 +245,7 @@ export function makeChart() {
     const pointed = cursor.time !== null && cursor.time >= axes.from;
     const n = pointed ? indexAt(cursor.time) : curve.time.length - 1;
     const figure = (column) => number(column[n]) || "no value";
-    const back = formula.profile.some(({ offset }) => offset > 0) ? ", looking back" : "";
+    const back = formula.profile.some(({ offset }) => offset > 0) ? `, ${lookBack(formula)}` : "";
     keys[0].render([`${formula.alternative ? "nominal" : "value"}${back}`, figure(curve.value)]);
     keys[1].hidden = !formula.alternative;
     if (formula.alternative) keys[1].render([`${formula.alternative.name}${back}`, figure(curve.alternative)]);

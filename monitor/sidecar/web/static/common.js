@@ -138,9 +138,7 @@ export function repeatsOf(alarms, now, more) {
   const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
   const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
   const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
-  const firing = alarms.find(({ state }) => state === "firing");
-  const lasts = firing ? `; this one has lasted ${span(length(firing.began_unix, now))} so far` : "";
-  const before = over.length ? ` Of those before, ${fates.join(", ")}, after ${span(lengths[Math.floor(lengths.length / 2)])} in the median${lasts}.` : "";
+  const before = over.length ? ` Of those before, ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}.` : "";
   return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}.${before}`;
 }
 
@@ -221,10 +219,10 @@ export function makeSentence(className) {
 
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
 export function howSure(method, test) {
-  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}, given the model`;
-  if (!test) return `${how}.`;
-  if (test.doubted) return `${how}, which the agents' transitions CONTRADICT.`;
-  return `${how}, which ${test.doubted === null ? "has not been tested yet" : `fits all agents' ${test.transitions} transitions so far`}.`;
+  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}, if the model is right.`;
+  if (!test) return how;
+  if (test.doubted) return `${how} The agents' transitions CONTRADICT it.`;
+  return `${how} ${test.doubted === null ? "It has not been tested yet." : `It fits all agents' ${test.transitions} transitions so far.`}`;
 }
 
 // ---- numbers and times as text ----
@@ -246,11 +244,14 @@ export function fromNow({ value, alternative, profile = [] }) {
   return later === figures({ value, alternative }) ? "" : later;
 }
 
+// From when on a formula that looks back compares: from as many steps ago as it may.
+export const lookBack = ({ profile = [] }) => `from ${stepsAgo(Math.max(0, ...profile.map(({ offset }) => offset)))}`;
+
 // The values as facts: at the moment that the formula looks back to, if it does, and from now on.
 export function values(formula) {
   const name = formula.alternative ? `nominal vs ${formula.alternative.name}` : "value";
   const [asked, later] = [figures(formula), fromNow(formula)];
-  return later ? [[`from now: ${name}`, later], [`looking back: ${name}`, asked]] : [[name, asked]];
+  return later ? [[`from now: ${name}`, later], [`${lookBack(formula)}: ${name}`, asked]] : [[name, asked]];
 }
 
 // The states of a formula; those that need somebody come first.
@@ -269,8 +270,8 @@ export const between = (bounds) => (bounds ? `${number(bounds[0])} to ${number(b
 // What is known beside the state: why there is no verdict, or the verdict. While a formula is blind, its alarm is what it was.
 export function verdictOf({ state, blind, alarm, outcome, alternative }) {
   if (blind) return state === "blind" ? `before: ${alarm === "clear" ? "no alarm" : alarm}` : "blind";
-  if (outcome === "regret") return `missed; ${alternative.name} meets it`;
-  if (outcome === "unavoidable") return `missed, also by ${alternative.name}`;
+  if (outcome === "regret") return `not met; ${alternative.name} meets it`;
+  if (outcome === "unavoidable") return `not met, also by ${alternative.name}`;
   return outcome ? `verdict: ${outcome}` : "between episodes";
 }
 
