@@ -1,7 +1,7 @@
 """Fits of several numbers by least squares: linear, with boosted trees, or with a small network.
 
-Trees and networks are fitted to the residuals of the linear fit, so that outside the recorded range a fit continues
-like the linear fit. Each fit writes itself as ONNX.
+Trees and networks are fitted to the residuals of the linear fit. Outside the recorded range, each fit therefore
+continues like the linear fit. Each fit writes itself as ONNX.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ PolicyKind = FitKind | Literal["tree"]
 KINDS: Final[tuple[PolicyKind, ...]] = ("linear", "network")
 """Kinds of fits that are compared for a policy.
 
-Boosted trees are not among them. A verdict evaluates its policies about 10,000 times, and boosted trees take six times
-as long as a network.
+Boosted trees are left out, because they take six times as long as a network, and a verdict evaluates its policies about
+10,000 times.
 """
 IMITATED: Final[tuple[PolicyKind, ...]] = (*KINDS, "tree")
-"""Kinds of fits that are compared for an imitation. The imitated policy may change abruptly, as trees do."""
+"""Kinds of fits that are compared for an imitation. The imitated policy may change abruptly, so trees are included."""
 LEAST: Final = 1e-6
 """Smallest value of an action's probability before the probabilities are divided by their sum."""
 

@@ -20,15 +20,15 @@ LEVEL: Final = 0.001
 NOISE_APART: Final = 0.05
 FORECAST_APART: Final = 0.1
 RELATED: Final = 0.1
-"""Significant correlations count only above this, significant distances from uniform only above `NOISE_APART` or
-`FORECAST_APART`."""
+"""Significant correlations count only above this size. Significant distances from the uniform distribution count only
+above `NOISE_APART` or `FORECAST_APART`."""
 HORIZON: Final = 10
 DRAWS: Final = 200
 FORECASTS: Final = 500
 """Largest number of forecasts. They are drawn at random from all forecasts."""
 COVERED: Final = 0.8
 NEIGHBOURS: Final = 5
-"""A forecast draws its action from this number of recorded steps, those with the nearest state and inputs."""
+"""A forecast draws its action from the recorded steps with the nearest states and inputs. This is their number."""
 MEMORY: Final = 50_000
 IMPOSSIBLE: Final = 0.001
 LEAST_STEPS: Final = 100
@@ -55,7 +55,8 @@ class ForecastCheck:
 
     Attributes:
         name: name of the number.
-        covered: fraction of the outcomes that lie in the middle fraction `COVERED` of their forecast's draws.
+        covered: fraction of the outcomes that lie in the central interval of their forecast's draws. This interval has
+            the fraction `COVERED` of the draws.
         forecast: test whether the ranks of the outcomes among the draws are uniform.
         problems: reasons why the forecasts are not good enough.
     """
@@ -198,8 +199,8 @@ def _problems(name: str, uniform: TestResult, related: TestResult, forecast: Tes
 def _from_uniform(values: Floats, estimated: float = np.inf) -> TestResult:
     """Return the Kolmogorov-Smirnov distance from the uniform distribution, with its asymptotic p-value.
 
-    If the values were made uniform by an estimated distribution, `estimated` is the number of values behind the
-    estimate. The test is then the two-sample test.
+    `estimated`: if the values were made uniform by an estimated distribution, the number of values that it was
+    estimated from. The test is then the two-sample test.
     """
     if not len(values):
         return TestResult(0.0, 1.0)
@@ -223,8 +224,8 @@ def _correlation(values: Floats, path: Ints) -> TestResult:
 def _forecast_ranks(world: LocationScale, parts: Parts, windows: Ints, rng: np.random.Generator) -> Floats:
     """Return the ranks, [n, f] in (0, 1), of the recorded states after `HORIZON` steps among draws of the world.
 
-    The inputs are the recorded ones. The recorded actions reacted to the states that are forecast, so the draws take
-    actions from the recorded behaviour.
+    The draws use the recorded inputs. They do not use the recorded actions of the same steps, because these actions
+    reacted to the states that are forecast. Their actions are drawn from the recorded behaviour.
     """
     steps = parts.check
     low, high = (np.array([getattr(each, end) for each in world.features]) for end in ("low", "high"))

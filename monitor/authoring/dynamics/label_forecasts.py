@@ -22,8 +22,7 @@ MOST: Final = 1_000
 BLOCK: Final = 100
 """Number of transitions whose forecasts are computed together."""
 DRAWS: Final = 200
-"""Number of draws for each forecast. The variance of a forecast that is due to the draws is at most 0.5 % of the base
-rate's squared error."""
+"""Number of draws for each forecast. The draws add a variance of at most 0.5 % of the base rate's squared error."""
 
 
 class ForecastingWorld:
@@ -65,7 +64,10 @@ class ForecastingWorld:
         return ForecastSet(found, np.full(self._count, float(DRAWS)))
 
     def checks(self, names: object) -> tuple[float, tuple[ModelProblem, ...]]:
-        """Return NaN, because the gain from a history is not measured for a world, and the world's problems."""
+        """Return NaN and the world's problems.
+
+        NaN stands for the gain from a history, which is not measured for a world.
+        """
         del names
         return np.nan, self._problems
 
@@ -110,7 +112,7 @@ class ForecastingWorld:
 def _steps_of(paths: Ints, steps: RecordedSteps) -> Ints:
     """Return the recorded step of each transition, [n]; -1 if its next state was not recorded.
 
-    Steps and transitions are in the order of their rows within a path. At most the last transition of a path lacks its
+    Steps and transitions are in the order of their rows within a path. Only the last transition of a path may lack its
     next state.
     """
     rows, found = steps.by_path(), np.full(len(paths), -1)

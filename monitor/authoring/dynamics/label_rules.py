@@ -1,8 +1,8 @@
 """Conditions on columns that are no features, such as `trip == 1`, as rules on the features of the same state.
 
-A world predicts features only, so its labels are conditions on features. The part of a condition that uses no feature
-is replaced by a small decision tree (Breiman et al. 1984) on the features, written as a condition. The tree is used
-only if it agrees with the recorded rows that it was not fitted to.
+A world predicts features only, so its labels are conditions on features. A part of a condition that uses no feature is
+replaced by a small decision tree on the features (Breiman et al. 1984). The tree is written as a condition. It is used
+only if it agrees with recorded rows that it was not fitted to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Candidates for a learned world, and the choice among them by their scores on episodes that they were not fitted to.
 
-A world is location + scale x noise. `fits` gives location and scale. The noise is the residuals in the episodes that
-are held back for the choice, because the residuals of a flexible fit on its own steps are too small. The chosen world
-also gets recorded inputs, the recorded ranges of each action, and fits to resampled episodes. If the fits give
+A world is location + scale x noise. `fits` gives location and scale. The noise consists of residuals in the episodes
+that are held back for the choice, because the residuals of a flexible fit on its own steps are too small. The chosen
+world also gets recorded inputs, the recorded ranges of each action, and fits to resampled episodes. If these fits give
 different answers, the recordings do not determine the answer.
 """
 
@@ -38,8 +38,8 @@ WITHIN: Final = 0.1
 IMPOSSIBLE: Final = 1e-9
 """Smallest probability in a score.
 
-A score is the logarithm of the probability that a number is within `WITHIN` standard deviations of the residuals, but
-at least of this probability.
+A score is the logarithm of the probability that a number is within `WITHIN` standard deviations of the residuals. A
+smaller probability than `IMPOSSIBLE` is replaced by `IMPOSSIBLE`.
 """
 CLEAR: Final = 3.0
 """A residual counts as not cut off if its location is at least this many standard deviations from the bound."""
@@ -129,7 +129,7 @@ class Score:
 def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
     """Return three parts of whole episodes. Those for choosing and checking have a fifth each, and at least two.
 
-    `first`: the episodes that the part for checking should have, instead of a fifth of all.
+    `first`: the episodes of the part for checking; without them, it gets a fifth of all episodes.
     """
     episodes = np.random.default_rng(seed).permutation(np.unique(steps.episode))
     held = max(2, len(episodes) // 5)
@@ -162,7 +162,10 @@ def unchanged(draft: Draft, parts: Parts) -> Candidate:
 
 
 def chosen(worlds: Sequence[Candidate], parts: Parts) -> tuple[Candidate, list[Score]]:
-    """Return the best world, and the scores of all. A later world must be better by more than one standard error."""
+    """Return the best world, and the scores of all.
+
+    A later world replaces an earlier one only if it is better by more than one standard error.
+    """
     within = tolerances(worlds, parts.choice)
     found = [scores(each, parts.choice, within).sum(axis=1) for each in worlds]
     best = 0
@@ -289,7 +292,7 @@ def _candidate(
 
 
 def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:
-    """Return for each residual [n, f] whether it is complete: no bound cuts off this residual or its opposite."""
+    """Return for each residual [n, f] whether it is complete: no bound cuts off this residual or its negative."""
     kept = ~_cut(draft, steps)
     kept[:, ~kept.any(axis=0)] = True
     low, high = draft.bounds
@@ -301,8 +304,8 @@ def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:
 def _noise(residuals: Floats, scale: Floats, spec: FeatureSpec, features: int) -> Noise:
     """Return the distribution of scaled residuals as quantiles.
 
-    Smoothing and rounding widen the distribution again, so the quantiles are shrunk to keep the variance (Silverman
-    1986, Section 6.4). Rounding has the variance 1/12 (Sheppard).
+    Smoothing and rounding widen the distribution. The quantiles are therefore shrunk, so that the variance stays the
+    same (Silverman 1986, Section 6.4). Rounding has the variance 1/12 (Sheppard).
     """
     variance = float(residuals.var())
     bandwidth = 0.9 * max(float(np.sqrt(variance)), SMALLEST) * len(residuals) ** -0.2

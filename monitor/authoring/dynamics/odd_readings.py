@@ -1,8 +1,8 @@
 """Odd readings of sensors: numbers that jump away from the rows around them and return (Hampel identifier).
 
 The identifier compares a reading with the median of a window of rows (Pearson 2002, "Outliers in process modeling and
-identification"). It usually puts the median in place of an odd reading. Here the steps from and to an odd reading are
-left out. A shock that lasts is never odd.
+identification"). Usually an odd reading is then replaced by the median. Here the steps from and to an odd reading are
+left out instead. A lasting change is never odd.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class OddReadings(NamedTuple):
 def odd_readings(steps: RecordedSteps) -> OddReadings:
     """Return the odd readings of recorded steps.
 
-    The first and the last reading of a path cannot return. Such a reading is odd if it jumps, its column has odd
-    readings elsewhere, and it lies beyond all readings of the column that are not odd.
+    The first and the last reading of a path cannot return. They are odd if they jump, their column has odd readings
+    elsewhere, and they lie beyond all readings of the column that are not odd.
     """
     width = steps.x.shape[1] + steps.w.shape[1]
     if not len(steps):

@@ -1,4 +1,4 @@
-"""Write ONNX graphs that take the concatenated inputs of a world, and trees of scikit-learn as one node of a graph."""
+"""Write ONNX graphs that take the concatenated inputs of a world. Trees of scikit-learn become one node of a graph."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FLOAT, DOUBLE = 1, 11
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """A tree of scikit-learn, and values that its leaves add to targets: `nodes`, `targets` and `weights`, [k] each."""
+    """A tree of scikit-learn. Its leaves `nodes` [k] add the values `weights` [k] to the outputs `targets` [k]."""
 
     tree: Any
     nodes: Ints

@@ -16,7 +16,7 @@ MARGIN: Final = 0.5
 PILED: Final = 0.01
 """Numbers count as cut off at an end of their range if at least this fraction of them equals the end."""
 TIMES_NEXT: Final = 5
-"""Numbers count as cut off only if the end occurs over this many times as often as the next number inwards."""
+"""Numbers count as cut off only if the end occurs more than this many times as often as the next number inwards."""
 FEW: Final = 10
 """Whole numbers with at most this many different values keep their recorded ends."""
 

@@ -34,7 +34,7 @@ class Visits(NamedTuple):
 
 
 class UnseenEnds(NamedTuple):
-    """Steps [m] that ended an episode in a state that was not recorded.
+    """Steps [m] that ended an episode, while the state at the end was not recorded.
 
     `x`, `a`, `w`, `path`, `episode`: as in `RecordedSteps`. `may`: [m, c] whether each condition may hold there.
     """
@@ -88,7 +88,9 @@ class RecordedSteps:
 
     @property
     def linked(self) -> Ints:
-        """The number of each step's run, [n]. In a run, each step begins in the state in which the previous step ended.
+        """The number of the run of each step, [n].
+
+        In a run, each step begins in the state in which the previous step ended.
 
         A path is one run, or several runs if steps were removed from it.
         """
@@ -210,7 +212,7 @@ def _unseen(codes: Ints, of: tuple[Floats, Ints, Ints, Ints], width: int, condit
     lost = np.flatnonzero(is_end(codes) & (base_of(codes) < 0))
     x, a, path, episode = of
     bits = codes[lost, np.newaxis] >> np.arange(conditions)
-    may = (bits | bits >> MAX_LABELS) & 1 == 1  # the condition holds, or it is unknown whether it does
+    may = (bits | bits >> MAX_LABELS) & 1 == 1  # the condition holds, or may hold
     here = x[lost]
     return UnseenEnds(here[:, :width], a[lost], here[:, width:], path[lost], episode[lost], np.asarray(may))
 

@@ -36,7 +36,9 @@ class NearestState:
 
 
 def world_table(world: LocationScale, steps: RecordedSteps, seed: int) -> tuple[MDP, Floats]:
-    """Return the table [S <= 1,500], and the inputs [S, i] recorded with its states, with which its rows are computed.
+    """Return the table [S <= 1,500], and the inputs [S, i] recorded with its states.
+
+    Its rows are computed with these inputs.
 
     The table has the actions and labels of the world, and the states as observations [S, f].
     """

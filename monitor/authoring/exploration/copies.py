@@ -1,8 +1,8 @@
 """Explore environments by snapshots: deep copies, or the environment's own `clone_state` and `restore_state`.
 
-A snapshot also has the states of the random generators. A step repeated from a snapshot would therefore always give the
-same result, even in a random environment. So each step is repeated with differently seeded generators. If the results
-differ, the environment is random.
+A snapshot includes the states of the random generators, so a step repeated from a snapshot gives the same result even
+in a random environment. Each step is therefore repeated with differently seeded generators. If the results differ, the
+environment is random.
 """
 
 from __future__ import annotations

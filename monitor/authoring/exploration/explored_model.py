@@ -29,9 +29,9 @@ def model_of(
 
     A terminated state is absorbing, with reward 0 and the label `terminal`. If an episode can both pass through a key
     and end there, the model has two states for this key, and `ended_as` maps the state that is passed through to the
-    state at the end. If a transition has several rewards, its reward is the middle of their range; if action noise
-    joins several rows, it is the mean of the rows' rewards. `reward_spread` is the largest distance of a reward from
-    this value. Valuations are the keys. Raises ModelError.
+    state at the end. If a transition has several rewards, its reward is the middle of their range. If action noise
+    joins several rows, the reward is the mean of the rows' rewards. `reward_spread` is the largest distance between a
+    reward and the reward in the model. Valuations are the keys. Raises ModelError.
     """
     twins = {
         number: found.numbers[node.key, True]
@@ -125,7 +125,7 @@ def _observations(found: SearchResult) -> Floats | None:
 def _valuations(found: SearchResult, copies: set[int]) -> list[Valuation]:
     """Return the keys; none if their lengths differ.
 
-    The key of a state that exists only for ends of episodes is marked, because no agent publishes this state.
+    The second state of a key, which exists only for ends of episodes, gets a marked key, because no agent publishes it.
     """
     longest = max(len(node.key) for node in found.nodes)
     if any(len(node.key) != longest for node in found.nodes):

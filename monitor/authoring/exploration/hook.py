@@ -1,6 +1,6 @@
 """Environments that return their own transition probabilities: `successors(state, action)`.
 
-The environment, or the environment that it wraps, has these methods. Only the first is required:
+The environment, or the environment that it wraps, has these methods. Only `successors` is required:
 
     successors(state, action)   [(probability, next state, reward, terminated), ...]; empty: the action is unavailable
     initial_states()            [(probability, state), ...]; without it, the observation after `reset(seed=...)`

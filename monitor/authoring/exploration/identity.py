@@ -35,8 +35,8 @@ class StateIdentity:
         key: (environment, raw observation, flattened observation) -> key.
         shown: description, for messages.
         variables: names of the key's entries, or empty.
-        ages: functions that set the environment's step count, which is not part of a state. Each step is taken with
-            each of these counts; only the rewards may depend on the count.
+        ages: functions that set the environment's step count, which is not part of a state. Each step is taken once
+            with each count. Only the rewards may depend on the count.
     """
 
     key: Callable[[Any, Any, Flat | None], Valuation]

@@ -28,7 +28,7 @@ class MiniGridState(NamedTuple):
         on: type of the object in the agent's cell, such as `lava` or `goal`; or `none`.
         carrying: the object that the agent carries; or `none`.
         things: text that lists every object that can move or change, with its cell; its digest if long; or `none`.
-        layout: digest of everything else (walls, lava, goals, mission). It differs if a reset gives another room.
+        layout: digest of everything else (walls, lava, goals, mission). Different rooms have different digests.
     """
 
     column: float

@@ -1,9 +1,9 @@
 """Roll-outs of an environment as a CSV file, from which `cfmon model learn` estimates a model with its counts.
 
-Roll-outs are for environments that are random or too large, and so cannot be enumerated. Columns: `episode`, `step`,
-the entries of the state's key (their names, or `s0`, `s1`, ...), `action`, `reward`, `terminated`, `truncated`, the
-entries of the next state's key (with `next_` before the name), and `feature[0]`, ... of the observation, unless the key
-is the observation.
+Roll-outs are for environments that cannot be enumerated, because they are random or too large. The columns are
+`episode`, `step`, the entries of the state's key (under their names, or `s0`, `s1`, ...), `action`, `reward`,
+`terminated`, `truncated`, and the entries of the next state's key (with `next_` before the name). If the key is not the
+observation, the columns `feature[0]`, ... have the observation.
 """
 
 from __future__ import annotations

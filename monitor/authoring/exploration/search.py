@@ -1,8 +1,8 @@
 """Breadth-first search over the states of a simulator.
 
-Each state is expanded once, so only waiting states need snapshots. If different situations may share a key, a second
-situation with the same key is also stepped and compared with the first. If a single step differs, the search fails
-instead of making a wrong model. (`walks.py` finds differences that appear only later.)
+Each state is expanded once, so only waiting states need snapshots. If different situations may share a key, the search
+also takes the steps from a second situation with this key, and compares them with the steps from the first. If any step
+differs, the search fails, because the model would be wrong. `walks.py` finds differences that appear only later.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _shown(value: float | str | bool) -> str:  # noqa: FBT001 - a value of a var
 def merged_order(state: Ints, kind: Ints, kinds: int) -> Ints:
     """Return the place [kinds] of each kind in an order that agrees with the order of choices within every state.
 
-    Where this leaves the order open, or two states contradict each other, the smaller kind is first. `state` [C] is
+    If this leaves the order open, or if two states contradict each other, the smaller kind comes first. `state` [C] is
     ascending, and `kind` [C] is in the order of choices.
     """
     inside = (np.diff(state) == 0) & (np.diff(kind) != 0)

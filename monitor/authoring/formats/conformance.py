@@ -1,7 +1,7 @@
 """Test of a Gymnasium environment against the table `P[s][a]` that it publishes.
 
 The model is built from the table. An option such as Taxi's `fickle_passenger` changes the environment but not its
-table, so values computed on the model would be those of another environment. Therefore the environment is run for
+table. Values computed on the model would then be those of another environment. The environment is therefore run for
 several thousand steps and compared with the table. Each step must be an entry of the table (successor, `terminated` and
 reward), and the frequencies of the entries are tested at level `ALPHA` (`monitor.statistics.model_betting`).
 """
@@ -21,7 +21,7 @@ STEPS: Final = 10_000
 """Number of steps. All steps take a third of a second in the environments that come with Gymnasium."""
 
 ALPHA: Final = 1e-6
-"""Probability of reporting an environment although it follows the frequencies of its table."""
+"""Probability of a false report: the environment is reported, but follows the frequencies of its table."""
 
 Entry = tuple[int, bool, float]
 """Successor, terminated, reward."""
@@ -35,8 +35,8 @@ class Conformance:
         steps: number of steps run.
         departures: kind of deviation -> number of steps.
         example: sentence on the first deviating step; empty if there was none.
-        log10_e: evidence against the frequencies, log10 of an e-value. The evidence does not include deviating steps,
-            so it is meaningful only without deviations.
+        log10_e: evidence against the frequencies, log10 of an e-value. It is meaningful only if no step deviated,
+            because deviating steps are left out.
         doubted: True if the frequencies are rejected: the e-value reached 1 / `ALPHA`.
         failure: why the environment could not be run to the end; empty if it could.
     """

@@ -79,16 +79,17 @@ def make_environment(source: str, **more: Any) -> Any:  # noqa: ANN401 - Gymnasi
 def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gymnasium is optional, so is its type
     """Return the model of an environment with a table `P[s][a] = [(probability, successor, reward, terminated), ...]`.
 
-    State and action numbers stay those of the environment. A state entered with `terminated` ends the episode. If this
-    state's own rows do not already stay in the state with reward 0, an absorbing copy with the same labels is appended
-    after the last state, and the terminating transitions lead to the copy. The environment has the same number for the
-    state and its copy, so `ended_as` maps a state at the end of an episode to its copy. Duplicate entries are summed.
-    Rewards belong to transitions, R(s, a, s'). If a transition has several rewards, R is their mean, and
-    `reward_spread` is their largest distance from it.
+    State and action numbers stay those of the environment. A state entered with `terminated` ends the episode. If the
+    rows of this state do not already stay there with reward 0, the model gets an absorbing copy of the state, with the
+    same labels. Copies come after the last state, and the terminating transitions lead to them. The environment has the
+    same number for the state and its copy, so `ended_as` maps a state at the end of an episode to its copy. Duplicate
+    entries are summed. Rewards belong to transitions, R(s, a, s'). If a transition has several rewards, R is their
+    mean, and `reward_spread` is their largest distance from this mean.
 
     States in which an episode ends have the label `terminal`. FrozenLake's states also have the label `hole`, `goal` or
     `start`, and are named `row 2 column 3`. With copies, `observations` is the one-hot encoding of the environment's
-    state (unless it is too large). Without copies, a policy gets the one-hot encoding of the state anyway.
+    state, unless it is too large. Without copies, `observations` is not needed, because a policy then gets the one-hot
+    encoding of the state.
     """
     inner = environment.unwrapped
     try:

@@ -15,10 +15,10 @@
     R: listen : * : * : * -1
 
 In such a file, the observation depends on the state *and on the action that led to it*, and there is no observation
-before the first action. In an `MDP`, the observation depends on the state alone. So the model has several hidden states
-for a state of the file, if the observation of this state depends on how the state was entered: `left at the start`,
-`left after listen`, `left after open`. Actions after which a state has the same observations share one hidden state,
-which is named after the first of these actions. The model has only hidden states that can be reached from the start.
+before the first action. In an `MDP`, the observation depends on the state alone. If the observation of a state of the
+file depends on how this state was entered, the model has several hidden states for it: `left at the start`, `left after
+listen`, `left after open`. Actions after which a state has the same observations share one hidden state, which is named
+after the first of these actions. The model has only hidden states that can be reached from the start.
 
 The model has one more observation, the last: *nothing yet*, which only the states at the start have. A reward that
 depends on the observation is replaced by its mean over the possible observations; `reward_spread` is the largest
@@ -53,10 +53,10 @@ from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 
 _TOLERANCE: Final = 1e-5
-"""Largest allowed difference from 1 of a sum of probabilities, as in pomdp-solve. The sum is then made 1."""
+"""Largest difference between a sum of probabilities and 1, as in pomdp-solve. The sum is then made 1."""
 
 _START: Final = -1
-"""The action of states at the start, to which no action has led."""
+"""Stands for the missing action of states at the start, because no action has led to them."""
 
 _Entered = tuple[int, int]
 """A hidden state: a state of the file, and the first of the actions after which it has the same observations."""

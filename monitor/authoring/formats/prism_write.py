@@ -17,7 +17,7 @@ _TEXT: Final = re.compile(r"[^,()\s0-9.+-][^,()\r\n]*\Z")
 
 
 def prism_files(model: MDP) -> dict[str, bytes]:
-    """Return the files of a model by suffix: `.tra`, `.lab`, and `.trew` and `.sta` if it has rewards and valuations.
+    """Return the files of a model by suffix: `.tra`, `.lab`, `.trew` if it has rewards, `.sta` if it has valuations.
 
     All rewards are written as rewards of transitions. Reading the files gives the same numbers, bit by bit. Actions are
     named if the model names them, or if some actions are not available everywhere.

@@ -62,7 +62,7 @@ class Line:
 
 
 def lines(content: bytes, file: str, comment: str = "#", first: int = 1) -> Iterator[Line]:
-    """Yield the lines that are not empty after removing white space and comments. Memory holds one line at a time.
+    """Yield the lines that are not empty without white space and comments. Only one line at a time is in memory.
 
     `first`: the number of the first line. Raises ModelError if a line is too long or not UTF-8; the message shows the
     last part of `file`.

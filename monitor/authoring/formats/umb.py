@@ -2,8 +2,8 @@
 
 The reader supports transitions with probabilities as doubles or rationals, initial states, labels (`aps`), one reward
 structure, names of actions, valuations of states, and deterministic or random observations of states. Other kinds of
-model (continuous time, games, observations of branches, intervals) are refused. UMB has no place for state names, the
-distribution over several initial states and `ended_as`, so these are annotations of the group `cfmon`.
+model (continuous time, games, observations of branches, intervals) are refused. UMB has no place for state names, for
+the distribution over several initial states, or for `ended_as`. They are stored as annotations of the group `cfmon`.
 
 Source: the UMB specification, github.com/pmc-tools/umb, version 1.
 """
@@ -109,7 +109,7 @@ def _model(archive: UmbArchive, index: dict[str, Any], source: str, chosen: tupl
 
 
 def _sizes(archive: UmbArchive, system: dict[str, Any]) -> _Sizes:
-    """Return the sizes, after a check that the size of the file bounds them."""
+    """Return the sizes, after checking that they are not too large for the size of the file."""
     keys = ("#states", "#choices", "#branches", "#choice-actions", "#players", "#observations")
     found = [system.get(key, 0 if key == "#observations" else None) for key in keys]
     for key, value in zip(keys, found, strict=True):

@@ -107,7 +107,10 @@ class UmbArchive:
         return np.asarray(values, np.float64)
 
     def texts(self, mapping: str, strings: str, count: int) -> tuple[str, ...]:
-        """Return `count` texts. One member has their ends, and the other member has their characters."""
+        """Return `count` texts.
+
+        One member has the positions where texts end, and the other member has the characters.
+        """
         content = bytes(self._content(strings))
         ends = self.ranges(mapping, count, len(content)).tolist() if self.has(mapping) else [0] * (count + 1)
         try:

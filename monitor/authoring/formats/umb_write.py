@@ -99,8 +99,8 @@ def _actions(choices: Choices) -> dict[str, bytes]:
 def _labels(choices: Choices) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the index entries and the members of the labels.
 
-    Identifiers are numbers, because UMB allows fewer characters in identifiers than labels have. `init` is left out,
-    because Storm refuses a second label of this name and the initial states already express it.
+    Identifiers are numbers, because labels may have characters that UMB does not allow in identifiers. `init` is left
+    out, because the initial states already express it, and Storm refuses a second label of this name.
     """
     names = {f"label-{place}": name for place, name in enumerate(choices.labels) if name != "init"}
     described = {key: {"alias": name, "applies-to": ["states"], "type": _BOOL} for key, name in names.items()}
