@@ -38,9 +38,9 @@ def best_abstraction(
 ) -> tuple[Numbering, list[Scored]]:
     """Return the numbering of the best abstraction and the scores of all.
 
-    `choices`: the choices of given policies on recorded rows. If given, bins with edges at the values where a policy
-    changes its choice are tried too, and states that mix different choices count against an abstraction. Raises
-    RecordingError if no abstraction fits the columns.
+    `choices`: the choices of given policies on recorded rows. If given, bins with edges where a policy changes its
+    choice are also tried, and an abstraction counts as worse if its states mix different choices. Raises RecordingError
+    if no abstraction fits the columns.
     """
     from monitor.authoring.learning.abstraction_scores import chosen, scored  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.candidates import CHANGES, Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light

@@ -85,7 +85,7 @@ def count_files(
             try:
                 joined = read_into(learner, rows, bar, before, holdout, after=after, keep=keep)
             except RecordingError:
-                part_of(target).unlink(missing_ok=True)  # once corrected, the file has another digest
+                part_of(target).unlink(missing_ok=True)  # after a correction, the file has another digest
                 raise
             learner.files.append(digest)
             if joined:

@@ -229,7 +229,7 @@ def _signature(file: Path) -> bytes:
 
     try:
         with file.open("rb") as opened:
-            return opened.read(SIGNATURE_BYTES + 1)  # one byte more, so that a longer file is refused
+            return opened.read(SIGNATURE_BYTES + 1)  # one byte more than allowed, so that a longer file is refused
     except OSError as error:
         raise ConfigError(f"cannot read the signature {file}: {error.strerror}") from error
 
@@ -315,7 +315,7 @@ def read_bounded(file: Path, most: int, hint: str = "", budget: Budget | None = 
             if size <= most:
                 if budget is not None:
                     budget.take(size)
-                return opened.read(size)  # an endless file, such as a device, has size 0: nothing is read
+                return opened.read(size)  # an endless file, such as a device, has size 0, so nothing is read
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}{hint}") from error
     raise ConfigError(f"cannot read {file}: larger than {most:,} bytes, so it is not evidence or a model")

@@ -64,7 +64,10 @@ class _Words:
         return table
 
     def plans(self) -> Iterator[Text]:
-        """Yield the lines of every plan. If a plan with fewer changes is as good, its changes are left out."""
+        """Yield the lines of every plan.
+
+        If a plan with fewer changes is equally good, the larger plan is shown without its changes.
+        """
         fewer: Plan | None = None
         for plan in self._report.plans:
             if plan.changes:

@@ -131,7 +131,7 @@ def policy_export(
 
 
 def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Sequence[Path]) -> tuple[Original, MDP]:
-    """Return the table of a policy that sees recorded columns, and the model, whose states the table covers."""
+    """Return the table of a policy that sees recorded columns, and the model with the states of this table."""
     from monitor.authoring.learning.companion import companion_of, load_learner  # noqa: PLC0415 - used here only
     from monitor.authoring.learning.left_out import DEFAULT, RowLimit  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise

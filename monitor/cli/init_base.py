@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from monitor.model.action_names import ActionNames
 
 FEW: Final = 5
-"""If the held-out paths have at least this number of unsafe events, only they are measured."""
+"""Only the held-out paths are used for measurements if they have at least this number of unsafe events."""
 
 
 @dataclass(frozen=True)
 class InitRequest:
     """The settings that the user gave.
 
-    `roles`, `said`: options of `cfmon model learn`. `steps`: number of steps to measure on; None: until there are
-    enough events. `offset`, `alarm`: offset and alarm rule of every candidate formula. `accept`: continue with a model
-    that forecasts no better than the base rate. `dynamics`: True: a world with numbers; False: a table; None: the
+    `roles`, `said`: options of `cfmon model learn`. `steps`: number of steps to measure on; None: as many as are needed
+    for enough events. `offset`, `alarm`: offset and alarm rule of every candidate formula. `accept`: continue with a
+    model that forecasts no better than the base rate. `dynamics`: True: a world with numbers; False: a table; None: the
     better of the two. `inputs`: columns that the agent does not influence. `inputs_guessed`: True if these columns are
-    only guessed; then a table without them may also be learned. `missing`: values of columns that stand for missing
+    only guessed. A table without them may then also be learned. `missing`: values of columns that stand for missing
     values. `record`: text of the settings file that repeats this run. `limit`: number of bad rows that may be left out.
     `fits`: number of fits of a world to resampled episodes. `step_seconds`: seconds between two steps.
     """
@@ -90,13 +90,13 @@ class InitBase(ABC):
         unsafe: [S] True for each unsafe state of the paths.
         notes: sentences on how the model was made.
         guarded_how: how `guards` was computed.
-        unguarded: why `guards` is empty, if it is.
+        unguarded: the reason to give if `guards` is empty.
         judge: computes the skill of the model's forecasts.
         problems: further reasons why the model is not good enough.
-        past: gains in predictions of the next state from knowing more of the past, by the Markov test.
+        past: results of the Markov test: gains in predictions of the next state from knowing more of the past.
         step_seconds: seconds between two recorded steps, if the recordings have times.
         pages: sections and charts of the report on the model.
-        given: name -> policy that the user gives beside recordings.
+        given: name -> policy that the user gives together with recordings.
         read_rows: reads the recorded rows, for a policy that sees their columns.
     """
 
@@ -169,7 +169,8 @@ def chosen_paths(
 
     `steps`, `most`: as for `measured_paths`.
 
-    Only held-out paths are used, unless they have too few unsafe events and all paths together have more.
+    Only held-out paths are used. If they have too few unsafe events, and all paths together have more, all paths are
+    used.
     """
     from monitor.authoring.proposal.paths import measured_paths, unsafe_events  # noqa: PLC0415 - keep `cfmon --help` light
 

@@ -29,7 +29,7 @@ NO_STATES = ("terminal", "elsewhere")
 def recorded_choices(
     sources: Sequence[RowFile], roles: Roles, given: Mapping[str, GivenPolicy], limit: RowLimit
 ) -> PolicyChoices | None:
-    """Return what the policies that see columns choose on recorded rows; None if there is no such policy.
+    """Return the choices on recorded rows of all policies that see columns; None if there is no such policy.
 
     If the agent's policy is not given, it is represented by the recorded actions. Raises PolicyError.
     """
@@ -89,7 +89,7 @@ def _actions_alone(numbering: Numbering, source: str) -> MDP:
 
 
 def chosen_on(given: GivenPolicy, rows: PolicyRows, model: MDP, notes: list[str], limit: RowLimit) -> Answered:
-    """Return what a policy that sees columns chooses on recorded rows.
+    """Return the choices on recorded rows of a policy that sees columns.
 
     `model`: gives the actions. `notes`: assumptions are appended. `limit`: number of rows on which a function may fail.
     Raises PolicyError.
@@ -117,7 +117,7 @@ def chances_on(given: GivenPolicy, answered: Answered, model: MDP) -> Floats:
 def row_policy(
     given: GivenPolicy, rows: PolicyRows, model: MDP, notes: list[str], limit: RowLimit
 ) -> tuple[Original, float]:
-    """Return a policy on states for a policy that sees columns, and the fraction of rows in states with mixed choices.
+    """Return a policy that sees columns as a policy on states, and the fraction of rows in states with mixed choices.
 
     In each state, its probabilities are the policy's mean choice on the rows that were recorded in this state.
     Arguments and errors: as for `chosen_on`.

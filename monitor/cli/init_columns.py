@@ -43,11 +43,11 @@ SEVERAL: Final = ("state", "next_state", "inputs")
 LIMIT: Final = ("time_limit", "time limit")
 
 CODED: Final[tuple[Role, ...]] = ("episode", "order", "action")
-"""Roles whose values are codes. For them, a number far outside the others is another code, not a missing value."""
+"""Roles whose values are codes. A number far outside the others is then another code, not a missing value."""
 
 BELIEVED: Final[tuple[Role, ...]] = (*CODED, "reward")
-"""Roles whose far values (far outside the others) are read as missing only if a person says so: -999 may be a
-penalty."""
+"""Roles whose far values are read as missing only if a person says so. Far values are far outside the others, such as
+-999. With these roles, they may be real, such as a penalty."""
 
 FAR: Final = 3
 """Number of far values of a column that are shown."""
@@ -345,8 +345,8 @@ class RecordedColumns:
     def at_ends(self, text: str, roles: Roles) -> str:
         """Return a condition, with `done and` before it if it describes the ends of episodes but names no end marker.
 
-        Then the condition is about the step that ends the episode, not about a state, and in rows without an end it is
-        false, although their text is empty. Raises ModelError.
+        The result is a condition on the step that ends the episode, not on a state. It is false in all rows without an
+        end. Their text is empty, so the given condition might hold there. Raises ModelError.
         """
         condition, columns = self._condition(text, roles)
         about_states = not {*condition.columns}.isdisjoint(roles.of_state | {*ALIASES, roles.terminated})
@@ -359,7 +359,7 @@ class RecordedColumns:
         return f"{condition.name}: done and ({condition.text})"
 
     def _column(self, name: str, roles: Roles) -> str:
-        """Return the column of a name in a condition: `done` is the end marker, whatever that column's name is."""
+        """Return the column of a name in a condition. `done` is the end marker, under any name of its column."""
         return name if name in self.names else str(getattr(roles, ALIASES[name]))
 
     def _condition(self, text: str, roles: Roles) -> tuple[Condition, dict[str, AnyArray]]:
@@ -414,7 +414,7 @@ def _chosen(policies: Iterable[str | None], head: Head) -> set[object]:
 
 
 def _range(one: FarValue) -> str:
-    """Return a clause such as "; the others are 1 to 9" on the other values of its column; "" for texts."""
+    """Return a clause such as "; the others are 1 to 9" on the other values of the column; "" for texts."""
     return "" if isinstance(one.value, str) else f"; the others are {one.low:.6g} to {one.high:.6g}"
 
 

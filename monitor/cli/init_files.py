@@ -89,7 +89,7 @@ bands: {{doubt: {doubt}}}
 def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = "", doubt: str = "") -> str:
     """Return the configuration with the measured formula.
 
-    `no_bounds`: why the formula has no bounds over every causal model, if it has none. `doubt`: problems of the model.
+    `no_bounds`: if the formula has no bounds over all causal models, the reason. `doubt`: problems of the model.
     """
     from monitor.alarm.phrases import steps  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -217,8 +217,9 @@ def written_sample(
 def final_state(path: RecordedPath, model: MDP, encoder: str) -> int | None:
     """Return the last state of a path as its agent would send it, or None if an agent cannot send it.
 
-    If the episode terminated, this is the state in which it terminated, not the copy of this state in the model. If
-    that state was not recorded and the model has one end for all states, the result is the previous state of the path.
+    If the episode terminated, this is the state in which it terminated, not the model's copy of this state. If the
+    state of the termination was not recorded, and the model has one end for all states, the result is the previous
+    state of the path.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 

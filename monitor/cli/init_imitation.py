@@ -21,9 +21,9 @@ DIFFERS: Final = 0.05
 FITTED: Final = 20_000
 """Largest number of rows that imitations are fitted to. The held-out rows judge the imitations."""
 LEAST: Final = 10
-"""Smallest number of rows to fit to. With fewer rows, the held-out rows could not judge the fit."""
+"""Smallest number of rows to fit to. With fewer rows, the held-out rows are too few to judge the fit."""
 BLOCKS: Final = 50
-"""Number of blocks of rows. One in `JUDGING` is held out as a whole, because neighbouring rows are alike."""
+"""Number of blocks of rows. Whole blocks are held out, one in `JUDGING`, because neighbouring rows are alike."""
 
 JUDGING: Final = 5
 

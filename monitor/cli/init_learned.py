@@ -1,4 +1,4 @@
-"""`cfmon init` from recordings: learn a table, a world with numbers, or the one of the two that forecasts better."""
+"""`cfmon init` from recordings: learn a table or a world with numbers, or learn both and use the better forecaster."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
 def _is_continuous(request: InitRequest) -> bool:
     """Return whether the columns of the state need bins, clusters or a world.
 
-    This is so for numbers with decimals, and for tuples of values that almost never repeat.
+    They need one of these if they have numbers with decimals, or if tuples of their values almost never repeat.
     """
     from monitor.authoring.learning.abstraction import chosen_kind, hardly_revisited  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
@@ -150,7 +150,7 @@ def _judged(
     with progress("judging the model"):
         if table is not None:
             outcomes, names = table.kept.outcomes, [each.name for each in table.learner.labels]
-            # a comparison of abstractions uses all folds but the first; a world has only one fold
+            # a comparison of abstractions uses up all folds but the first, and a world has only one fold
             folds = range(FOLDS if not table.compared and world is None else 1)
             found.append(CrossFitted("a table", table.learner, table.kept, folds))
         else:

@@ -10,9 +10,9 @@ from pathlib import Path
 def move_files(staging: Path, folder: Path, names: Sequence[str], finish: Callable[[], None]) -> list[str]:
     """Replace the files of these names in `folder` by the files in `staging`; return the names of the moved files.
 
-    Files in `folder` with one of the names are removed even if `staging` has no such file. Then `finish` is called. If
-    anything fails, `finish` included, the folder is restored; until then the replaced files are kept in `staging`.
-    Raises the errors of the file system and of `finish`.
+    If `folder` has a file with one of the names, and `staging` has no such file, the file is removed. After the move,
+    `finish` is called. Until `finish` returns, the replaced files are kept in `staging`. If anything fails, `finish`
+    included, the folder is restored. Raises the errors of the file system and of `finish`.
     """
     moved = [name for name in names if (staging / name).exists()]
     replaced, is_new = staging / "replaced", not folder.exists()

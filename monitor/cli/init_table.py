@@ -158,8 +158,8 @@ class TableBase(InitBase):
     def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
         """Return `best`, with the first path on which its formula fires in the written model as `first`.
 
-        The written model was learned with all paths, so its answer on a path may differ from that of `before`. Bands
-        and recourse are left out, because they change no alarm.
+        The written model was learned with all paths, so its answer on a path may differ from the answer of `before`.
+        Bands and recourse are left out, because they change no alarm.
         """
         from monitor.authoring.proposal.measure import first_firing  # noqa: PLC0415 - keep `cfmon --help` light
         from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
@@ -264,8 +264,8 @@ def counted(request: InitRequest, staging: Path, given: Mapping[str, GivenPolicy
 def learned_table(request: InitRequest, table: CountedTable, label: str, staging: Path) -> TableBase:
     """Write the model of the counts, and return its base.
 
-    `before` of the base is the model without the held-out paths; if the formulas are not measured on held-out paths
-    alone, it is the model of all paths.
+    `before` of the base is the model without the held-out paths. If the formulas are also measured on other paths, it
+    is the model of all paths.
     """
     from monitor.authoring.learning.abstraction_scores import CandidateAbstraction  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise

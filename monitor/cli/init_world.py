@@ -47,9 +47,9 @@ class WorldBase(InitBase):
     `world`: the world as it is written. `table`: the same world as a table over recorded states. Policies are suggested
     and checked on this table. `inputs`: [S, i] the inputs recorded in these states.
 
-    `behaviour`: the recorded policy. `numbers`: the numbers behind each state of the paths. `policies`: manifests of
-    the policies for the measurement. `tables`: the same policies as tables [S, A] over the states of `table`. `seed`:
-    seed of simulated episodes.
+    `behaviour`: the recorded policy. `numbers`: the numbers of each state of the paths. `policies`: manifests of the
+    policies for the measurement. `tables`: the same policies as tables [S, A] over the states of `table`. `seed`: seed
+    of simulated episodes.
     """
 
     world: CheckedWorld = field(kw_only=True)

@@ -33,7 +33,7 @@ STEP: Final = ("state", "action", "inputs")
 MAX_LINES = 5_000
 """Largest number of lines in a file of formulas.
 
-Each formula keeps the line breaks of all lines before it, so the memory grows with the square of this number.
+Each formula keeps the line breaks of all lines before it, so memory grows with the square of the number of lines.
 """
 
 LONGEST_SHOWN = 80
@@ -142,7 +142,7 @@ def _read(file: Path, what: str) -> str:
 
 
 def _rows(file: Path, *, unknown: bool = False) -> list[tuple[str, object]]:
-    """Return the place of each pair in a file, and the pair as the file has it.
+    """Return the place of each pair in a file, and the pair as it is in the file.
 
     `unknown`: if True, a row of empty cells is a pair with both parts unknown.
     """

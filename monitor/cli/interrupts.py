@@ -1,9 +1,9 @@
 """Exit at once on Ctrl-C and SIGTERM, unless work is in progress that must be finished.
 
-By default, Python raises an exception in the statement that runs at that moment. In a library's callback this exception
-is lost. While a compiled module is imported, another error replaces the exception; a signal often arrives then, because
-such imports take most of the start-up time. Files are written so that the process may end at any moment. Incomplete
-files are removed, and started processes are ended.
+By default, Python raises an exception in the statement that runs when the signal arrives. In a library's callback this
+exception is lost. During the import of a compiled module, another error replaces the exception. Signals often arrive
+during these imports, because they take most of the start-up time. Files are written so that the process may end at any
+moment. Incomplete files are removed, and started processes are ended.
 """
 
 from __future__ import annotations

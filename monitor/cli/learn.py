@@ -212,7 +212,10 @@ def _report(
     compared: Sequence[Scored],
     earlier: int,
 ) -> list[str]:
-    """Judge the abstraction and write the report to `paths`. Return the reasons why it is not good enough, if any."""
+    """Judge the abstraction and write the report to `paths`.
+
+    Return the reasons why the abstraction is not good enough.
+    """
     from monitor.authoring.learning.model_problem import ModelProblem  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
@@ -239,7 +242,8 @@ def _report(
 def _quality(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> ModelQuality:
     """Return the quality of the model.
 
-    `whole`: judge on all folds; else on the first, the only one that a comparison of abstractions leaves unused.
+    `whole`: judge on all folds. Otherwise judge on the first fold, because a comparison of abstractions uses the
+    others.
     """
     from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise

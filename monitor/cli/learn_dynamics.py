@@ -29,7 +29,7 @@ FITS: Final = 16
 WRITTEN: Final = ("{0}.scale.onnx", "{0}.fits/{0}.fit*.yaml", "{0}.fits/{0}.fit*.onnx")
 """Patterns of files that not every world has; {0} is the stem of the manifest.
 
-Those of an earlier world of the same name are removed.
+Such files of an earlier world with the same name are removed.
 """
 Fits = Annotated[
     int, typer.Option(help="fits to resampled episodes, for the credible band; 39 for a level of .95 (--dynamics)")
@@ -192,7 +192,7 @@ def learned_world(
 def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
     """Return the roles of columns, without observations.
 
-    `inputs`: the columns of inputs; None: the columns of the inputs of messages.
+    `inputs`: the columns of inputs; None: the columns that messages use for inputs.
     """
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 

@@ -85,7 +85,7 @@ def page_of(
 ) -> Page:
     """Return a page with the quality of each formula under its name, and then the sections and charts of `more`.
 
-    If there is a single one, its name is left out.
+    If there is only one formula, its name is left out.
     """
     lines: list[str] = []
     problems: list[str] = []
@@ -120,7 +120,7 @@ def belief_sentence(found: BeliefCalibration) -> str:
 
 
 def with_belief(page: Page, found: BeliefCalibration) -> Page:
-    """Return the page on quality, with the comparison of the belief with true states before them."""
+    """Return the page on quality with one more part at its beginning: the comparison of the belief with true states."""
     first, *more = page.result
     sections = [belief_section(found), *page.sections]
     bad = page.bad or not found.calibrated

@@ -77,7 +77,7 @@ SPARSE: Final = 10
 
 KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10
-"""Counts within a file are saved after `KEEP` rows, plus `KEEP_EACH` rows for each transition that must be written."""
+"""Counts within a file are saved after `KEEP` rows, plus `KEEP_EACH` rows for each transition to be written."""
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".mcap")
 
@@ -340,7 +340,10 @@ def read_into(
 
 
 def _is_optional(name: str, learner: Learner) -> bool:
-    """Return whether a recording may lack the column: an agent need not send rewards, and need not send actions."""
+    """Return whether a recording may lack the column.
+
+    Rewards and actions are optional, because agents need not send them.
+    """
     return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
 
 

@@ -2,8 +2,8 @@
 
 stormpy has the GPL licence. It is not a dependency and is not imported here. A separate program,
 `converters/storm_to_umb.py`, imports stormpy, in any Python interpreter that has it. A model of a few lines may have
-any number of states, so the program has limits of time and memory. The program ends when this process ends, for any
-reason.
+any number of states, so the program has limits of time and memory. When this process ends for any reason, the program
+ends too.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _learned(verdict: Verdict, names: ActionNames) -> Iterator[str]:
 
 
 def _recourse(verdict: Verdict) -> Iterator[str]:
-    """Yield lines that say whether other decisions could have met a missed goal, and which ones."""
+    """Yield lines that say whether other decisions could have met a missed goal, and which decisions."""
     recourse = verdict.recourse
     if recourse is None:
         return
@@ -263,7 +263,7 @@ def _decided(change: InterventionRef, back: int) -> str:
         return "without hindsight, as well as possible"
     if back == 0:
         return ""
-    # `optimal` has no such hint, as no formula gives its value as a number
+    # for `optimal` there is no hint, because no formula gives its value as a number
     return "with hindsight, which no policy has" + (": compare optimal" if change.name == "best" else "")
 
 

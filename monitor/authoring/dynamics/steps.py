@@ -34,7 +34,7 @@ class Visits(NamedTuple):
 
 
 class UnseenEnds(NamedTuple):
-    """Steps [m] that ended an episode, while the state at the end was not recorded.
+    """Last steps [m] of episodes whose final state was not recorded.
 
     `x`, `a`, `w`, `path`, `episode`: as in `RecordedSteps`. `may`: [m, c] whether each condition may hold there.
     """

@@ -56,7 +56,7 @@ _TOLERANCE: Final = 1e-5
 """Largest difference between a sum of probabilities and 1, as in pomdp-solve. The sum is then made 1."""
 
 _START: Final = -1
-"""Stands for the missing action of states at the start, because no action has led to them."""
+"""In place of an action, for states at the start: no action has led to them."""
 
 _Entered = tuple[int, int]
 """A hidden state: a state of the file, and the first of the actions after which it has the same observations."""

@@ -26,13 +26,11 @@ DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper bounds of the classes of distances from the centre, in units of the columns."""
 
 ENOUGH: Final = 10
-"""Smallest number of rows in a state with which its transitions count as known."""
+"""The transitions of a state count as known if the state has at least this number of rows."""
 
 FEW: Final = 20
 MANY: Final = 1000
 """A column with decimals is continuous if it has more different values than a tenth of its number of values.
-
-This bound is at least `FEW` and at most `MANY`.
 """
 
 
@@ -220,7 +218,7 @@ def level_name(level: float) -> str:
 
 
 def hardly_revisited(batch: RowBatch, names: tuple[str, ...]) -> bool:
-    """Return whether most rows are in states of fewer than `ENOUGH` rows, if the states are the tuples of values.
+    """Return whether most rows are in states of fewer than `ENOUGH` rows, if each tuple of values is a state.
 
     With fewer than `MANY` rows, return False, because a small batch shows nothing.
     """

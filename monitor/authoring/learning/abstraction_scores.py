@@ -2,8 +2,8 @@
 
 States of different abstractions cannot be compared, and neither can the likelihoods of their transitions. Their
 forecasts can be compared: does the condition of a label hold within some steps? The condition is evaluated on the
-recorded rows. So all candidates forecast the same events on the same held-out paths. Their score is the logarithmic
-score (Good 1952), which is proper: an abstraction whose states do not separate a label has a larger loss.
+recorded rows, so all candidates forecast the same events on the same held-out paths. The forecasts get the logarithmic
+score (Good 1952). This score is proper, so an abstraction has a larger loss if its states do not separate a label.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Scored:
         score: mean logarithmic loss of the forecasts, divided by the loss of always forecasting the frequency; 0 is
             perfect.
         markov: largest gain of predictions, in nats a step, from also knowing a history.
-        problems: why the candidate is not good enough, without problems due to data that all candidates lack
+        problems: why the candidate is not good enough. Problems of all candidates, due to missing data, are left out
             (`separation.lacking`).
         excess: score minus the lowest score.
         error: standard error of this difference, with episodes as independent units.
@@ -149,8 +149,8 @@ def judged(
 def chosen(table: Sequence[Scored]) -> Scored:
     """Return the best candidate.
 
-    It is one of the candidates within one standard error of the lowest score. Among them, the first criterion is to be
-    good enough, the second to be a table (whose values need no sampling), the third to have few states.
+    It is one of the candidates within one standard error of the lowest score. Among these, a candidate that is good
+    enough is preferred, then a table (because its values need no sampling), then a small number of states.
     """
     near = (each for each in table if each.excess <= each.error)
     return min(near, key=lambda each: (bool(each.problems), each.states is None, each.states or 0, each.score))

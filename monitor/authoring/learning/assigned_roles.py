@@ -40,7 +40,7 @@ class AssignedRoles:
     Attributes:
         head: the first rows, with the end markers that were computed from them.
         facts: column -> facts on its values, for the columns that can be read.
-        found: column -> its roles, in the order in which they were found; the user's own come first.
+        found: column -> its roles, in the order in which they were found; the roles that the user gave come first.
         closed: roles that no further column may get.
     """
 

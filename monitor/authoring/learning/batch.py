@@ -35,7 +35,10 @@ TIME: Final = re.compile(
 AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
 NEARLY_ALL: Final = 10
-"""A column has numbers if at most one of 10 values is not a number; the others count as mistakes. Else it has text."""
+"""A column has numbers if at most one of 10 values is not a number.
+
+Such a value counts as a mistake. Any other column has text.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,11 @@ class RowBatch:
         columns: name -> one value for each row: int64, float64 (NaN: missing), bool or text ("": missing).
         first: number of the first row in its file, from 1.
         source: the file, for messages.
-        odd: column -> rows [k] whose value is of another kind than the other values, and so is not in `columns`.
+        odd: column -> rows [k] whose value is of another kind than the other values. Such a value is not in `columns`.
         torn: reason -> numbers [k] of rows that could not be read at all; they are not in `columns`.
         numbers: number of each row in its file, if some rows are torn; None: the numbers are consecutive.
-        coded: reason -> a column, and the rows [n] in which this column's value was removed because the value stands
-            for a missing value.
+        coded: reason -> a column, and the rows [n] in which its value was removed, because it stands for a missing
+            value.
     """
 
     columns: Mapping[str, AnyArray]
@@ -175,9 +178,9 @@ def moments(batch: RowBatch, name: str, *, day_first: bool | None = None) -> tup
     """Return a column that orders rows: int64 unchanged, other numbers as float64, times as seconds since 1970.
 
     A value that is neither a number nor a time is NaN. A time without a zone counts as UTC. Also returns whether days
-    come before months in times such as 04/05/2026, or None if there are no such times. `day_first`: this result for
-    earlier rows. Raises RecordingError if it is not known whether day or month comes first, or if only some times have
-    a zone.
+    come before months in times such as 04/05/2026, or None if there are no such times. `day_first`: the second result
+    for earlier rows. Raises RecordingError if it is not known whether day or month comes first, or if only some times
+    have a zone.
     """
     values = batch.column(name)
     if values.dtype.kind != "U":
@@ -329,7 +332,7 @@ def _is_mark(value: object) -> bool:
 
 
 def _usual_kind(values: Sequence[object]) -> str:
-    """Return "f" if nearly all values are numbers, or half of them if some are no texts; else "U"."""
+    """Return "f" if nearly all values are numbers, or if some are no texts and half of all are numbers; else "U"."""
     present = [value for value in values if not _is_mark(value)]
     numbers = sum(_fits(value, "f") for value in present)
     texts = sum(isinstance(value, str) for value in present)

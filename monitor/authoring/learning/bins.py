@@ -23,7 +23,7 @@ SAMPLE: Final = 100_000
 """Number of rows from which quantiles are computed."""
 
 FEW: Final = 32
-"""A column without a specification gets one bin for each value, if the values are whole and at most this many."""
+"""A column without a specification gets one bin for each value if it has at most this many values, all whole."""
 
 MOST: Final = 10_000
 """Largest number of bins of one column."""
@@ -142,8 +142,8 @@ def edges_of(
     """Return the edges of each column. The outermost edges are infinite.
 
     A column of text has the edges 0, 1, ... for the numbers of its texts in the sample. Such a column cannot have other
-    bins. `also`: column -> further edges, used if the user gave no `cuts` and they are within the recorded range.
-    Raises ModelError if a column is unknown or has no bins.
+    bins. `also`: column -> further edges. They are used within the recorded range if the user gave no `cuts`. Raises
+    ModelError if a column is unknown or has no bins.
     """
     unknown = sorted(set(specs) - {"", *columns})
     if unknown:

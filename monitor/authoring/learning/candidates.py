@@ -26,10 +26,10 @@ BINS: Final = (2, 3, 4, 6, 8, 12, 16)
 """The numbers of quantile bins of each column that are tried, one after another."""
 
 CHANGES: Final = (8, 16)
-"""The numbers of edges that are tried. These edges are where the given policies change their choices."""
+"""The numbers of edges that are tried at places where the given policies change their choices."""
 
 OTHERS: Final = (1, 2)
-"""The numbers of quantile bins that are tried together with these edges, for each column without such an edge."""
+"""The numbers of quantile bins that are tried beside the edges of `CHANGES`, for each column without such an edge."""
 
 CLUSTERS: Final = (8, 16, 32, 64, 128, 256)
 
@@ -37,7 +37,7 @@ MOST: Final = 20_000
 """Largest number of states of an abstraction. Larger abstractions are not tried, or are given up."""
 
 KEPT: Final = 0.2
-"""Fraction of the episodes that are not used here, because the chosen abstraction is judged on them."""
+"""Fraction of the episodes that are not used to choose, because the chosen abstraction is judged on them."""
 
 EACH: Final = 20
 """A number of clusters is tried only if the sample has at least this many rows for each cluster."""

@@ -1,7 +1,7 @@
 """Propose a role for each column, with a reason in words. Roles come from names, and are checked against the values.
 
 The columns that cut rows into steps and episodes come first, because the other rules need to know which rows follow
-each other. No role is proposed that the rows contradict. If the rows do not decide between roles, the role is not
+each other. A role that the rows contradict is not proposed. If the rows do not decide between roles, the role is not
 `sure`, and a person decides.
 """
 
@@ -46,7 +46,7 @@ class Proposal:
 
     `ordered`: names of the columns; those that the user settled come first, in the user's order. `problems`: necessary
     role that no column has -> columns that might have it. `time_limit`: number of steps after which suspiciously many
-    episodes end, so that they may be cut off; 0: there is none.
+    episodes end, so that a time limit may cut them off; 0: there is none.
     """
 
     columns: Sequence[ColumnRole]
@@ -71,7 +71,7 @@ class Proposal:
 
     @property
     def undecided(self) -> list[ColumnRole]:
-        """Columns for which a person must decide, because with a wrong role the rows are read as other steps.
+        """Columns for which a person must decide, because with a wrong role the rows would be read as wrong steps.
 
         For other unsure columns, a wrong role only makes the model less accurate. Held-out episodes measure this.
         """
@@ -95,10 +95,11 @@ def proposed(
         head: the first rows.
         settled: column -> roles that the user gave; no roles: the column is left out.
         closed: roles that no further column may get.
-        computed: columns from which a function computes the states, so that no column is a state by itself; None: there
-            is no function.
+        computed: columns from which a function computes the states; None: there is no function. With a function, no
+            column is a state by itself.
         time_limit: number of steps after which ends are cuts, as the user said; 0: no ends are cuts; None: not known.
-        by_state: True if end markers are about the state of their row, as in messages, and not about its step.
+        by_state: True if end markers are about the state of their row, as in messages; False if they are about its
+            step.
         unsafe: columns in the user's condition for unsafe states.
         chosen: actions that the user's policies chose in some rows.
     """

@@ -49,8 +49,8 @@ class Roles:
     Attributes:
         state: columns that together give the state.
         action, episode, order, reward, terminated, truncated: one column each; None: no column has this role. Without
-            `episode`, a file is one episode that is cut at end markers, where `order` falls, and where a counter
-            restarts.
+            `episode`, a file is one sequence of rows. It is cut into episodes at end markers, where `order` falls, and
+            where a counter restarts.
         next_state: columns of the state after the step; empty: the next row has this state.
         observation: columns of a policy's input, or empty.
         timing: see `Timing`.
@@ -134,9 +134,9 @@ def guessed(
     """Return the roles of the columns `names`. `given` has the fields of `Roles` that the user has set.
 
     `left_out`: columns that cannot be read -> what they contain. Several columns are given as a tuple, or as a text
-    with commas. Columns of the state or the inputs that came from one list or map (`x[0]`, `x[1]`) may be given by its
-    name. Inputs are guessed if they are given as None. Raises RecordingError if a given column does not exist or cannot
-    be read, if a column that would be guessed cannot be read, or if state or action cannot be guessed.
+    with commas. Columns that came from one list or map (`x[0]`, `x[1]`) may be given by the name of the list or map.
+    Inputs are guessed if they are given as None. Raises RecordingError if a given column does not exist, if a given or
+    guessed column cannot be read, or if state or action cannot be guessed.
     """
     single: Mapping[Role, Sequence[str]] = {"action": ACTION, **SINGLE}  # errors about the action come first
     roles: dict[str, object] = {role: first_known(names, known) for role, known in single.items()}
@@ -188,7 +188,7 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def columns_named(names: Sequence[str], name: str, source: str) -> tuple[str, ...]:
-    """Return the columns for a name, as `expanded` does. A condition on columns, as an end marker, is returned itself.
+    """Return the columns for a name, as `expanded` does. If the name is a condition on columns, return the condition.
 
     Raises RecordingError if there are none.
     """

@@ -2,8 +2,8 @@
 
 The companion is replaced after each counted file. It remembers the digests of these files, so no file is counted twice.
 While a large file is read, MODEL.learn.part.npz has the same counts plus the counts of the file's first rows, and the
-episodes that are open there. If learning was interrupted, it continues after these rows. If the large file has changed
-since, the file is counted from its beginning.
+open episodes. If learning is interrupted, the next run continues after these rows. If the large file has changed since,
+the file is counted from its beginning.
 """
 
 from __future__ import annotations

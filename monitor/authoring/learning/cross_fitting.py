@@ -1,4 +1,4 @@
-"""Cross-fitting: forecast each kept episode from the counts of the others, so that all episodes test a table."""
+"""Cross-fitting: forecast each kept episode from the counts of other episodes, so that all episodes test a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Tally
 
 FOLDS: Final = 5
-"""Number of parts of the episodes. Each is forecast from the counts of the others. `Holdout` holds out the first."""
+"""Number of parts of the episodes.
+
+Each part is forecast from the counts of the other parts. `Holdout` holds out the first part.
+"""
 
 
 @dataclass

@@ -129,8 +129,8 @@ _CELL: Final = re.compile(r"(?:0|[1-9][0-9]*),(?:0|[1-9][0-9]*)").fullmatch
 def typed_with_commas(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
     """Return values like `typed`, for a CSV file that is not separated by commas: numbers may have decimal commas.
 
-    Pairs of whole numbers stay text if two different pairs would become the same number, such as the names of cells
-    "3,4" and "3,40". "5", "-1,5" or "2,05" cannot be names of cells, so they are numbers.
+    Pairs of whole numbers may be names of cells. They stay text if two different pairs would become the same number,
+    such as "3,4" and "3,40". Texts such as "5", "-1,5" or "2,05" cannot be names of cells, so they become numbers.
     """
     texts = [str(value) for value in values]
     if known == "U" or not any("," in text and "." not in text for text in texts):

@@ -48,7 +48,7 @@ class Episodes:
 
     A row that lacks a necessary value is left out and listed in `left_out`. Such a row is a gap in its episode: no
     transition leads to the row, from the row, or across the row. If the row's episode cannot be read either, the row is
-    a gap in every open episode, except where a step counter shows that nothing is missing. Without a column of
+    a gap in every open episode, unless a step counter shows that no step of the episode is missing. Without a column of
     episodes, no counter can show this.
 
     Attributes:
@@ -100,7 +100,7 @@ class Episodes:
         return self._read({name: values[:count] for name, values in fresh.items()})
 
     def finish(self) -> Steps:
-        """Return the rest at the end of the file: the steps of the last row, if it has waited for a next row."""
+        """Return the rest at the end of the file: the steps of the last row, if this row was waiting for a next row."""
         held, self.held = self.held, {}
         return self._read(held)
 

@@ -2,9 +2,10 @@
 
 Forecasts are better than a rule if their log score (Good 1952) is better, beyond chance and by enough to matter. Steps
 of one episode depend on each other, so episodes are the independent units. One rule is the base rate, which always
-forecasts the frequency of the event. If the event is a way in which episodes end, a second rule knows when episodes
-end, but not how. A model that only knows that the end is near forecasts failures better than the base rate, but knows
-nothing about failures. Like the model, the rules learn their frequencies from other episodes.
+forecasts the frequency of the event. Some events are ways in which episodes end, such as a failure. For such an event,
+a second rule knows when episodes end, but not how. This rule is needed because a model that only knows that the end is
+near forecasts failures better than the base rate, although it knows nothing about failures. Like the model, the rules
+learn their frequencies from other episodes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from monitor.authoring.learning.model_problem import ModelProblem
 from monitor.statistics.clusters import Estimate, frequency, mean
 
 BOTH: Final = 0.1
-"""The rule that knows when episodes end applies if at least this fraction of ends has the event, and at least this
-fraction does not have it.
+"""The rule that knows when episodes end applies if at least this fraction of the ends has the event, and at least this
+fraction of the ends does not have the event.
 """
 
 WORTH: Final = 0.01
@@ -36,7 +37,7 @@ CLASSES: Final = 10
 """Number of classes of the reliability diagram."""
 
 CLOSE: Final = 0.02
-"""A difference of forecasts that does not matter: a mean forecast this close to the frequency is never wrong, and an
+"""A difference of forecasts that does not matter. A mean forecast this close to the frequency counts as right, and an
 assumed part this small is ignored."""
 
 MOST_ASSUMED: Final = 0.05
@@ -120,8 +121,8 @@ class ForecastSet:
     """Forecasts [n]: probabilities `said`, and for each the number of recorded steps or draws that it is based on.
 
     `ends`: probability that the episode ends within the horizon; None: ends are not modelled, or only in part.
-    `assumed`: the part of each probability that is due to outcomes that were never recorded, after which the event is
-    assumed; None: no part.
+    `assumed`: the part of each probability that is an assumption, because the outcomes were never recorded and the
+    event is assumed to follow them; None: no part.
     """
 
     said: Floats
@@ -141,7 +142,7 @@ class ForecastSet:
 
 
 def mostly_assumed(said: Floats, assumed: Floats) -> Bools:
-    """Return which forecasts [n] owe over half of their value, and more than `CLOSE`, to the part that is `assumed`."""
+    """Return for which forecasts [n] the `assumed` part is over half of the value, and more than `CLOSE`."""
     return np.asarray((2 * assumed > said) & (assumed > CLOSE))
 
 
@@ -227,7 +228,8 @@ def _relative(score: Floats, rule: Floats, episodes: Ints) -> Estimate:
 def of_ends(happened: Bools, ended: Bools) -> float:
     """Return the fraction of ends that have the event; NaN if an end says nothing about the event.
 
-    An end says nothing if the event also happens without an end, or if nearly all ends have it, or nearly none.
+    An end says nothing if the event also happens without an end, if nearly all ends have the event, or if nearly no end
+    has it.
     """
     if not ended.any() or (happened & ~ended).any():
         return float("nan")
@@ -236,7 +238,10 @@ def of_ends(happened: Bools, ended: Bools) -> float:
 
 
 def smoothed(said: Floats, support: Floats, frequency: Floats | float) -> Floats:
-    """Return forecasts as if each had one more recorded step, whose outcome is the frequency. None is then 0 or 1."""
+    """Return forecasts as if each had one more recorded step, whose outcome is the frequency.
+
+    No forecast is then 0 or 1.
+    """
     return np.asarray((support * said + frequency) / (support + 1))
 
 

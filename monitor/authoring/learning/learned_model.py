@@ -28,9 +28,9 @@ ONE_HOT: Final = 1 << 22
 
 FREE_ROWS: Final = 1 << 20
 ROWS_A_PAIR: Final = 100
-"""A model has at most `FREE_ROWS` rows (state, action), and this number more for each recorded row.
+"""A model has at most `FREE_ROWS` rows (state, action), plus this number for each recorded row.
 
-So a large index in a small file does not take memory for all indices below it.
+Without this limit, one large index in a small file would take memory for all smaller indices.
 """
 
 RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
@@ -203,7 +203,7 @@ def _known(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> Ints:
 
 
 def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
-    """Return the distribution of first states, without episodes that ended in their first state."""
+    """Return the distribution of first states. Episodes that ended in their first state do not count."""
     table = tally.visited
     counts = table["starts"] + (table["late"] if late else 0)
     starts = np.zeros(where.count)
@@ -214,8 +214,8 @@ def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
 def _emissions(tally: Tally, where: States, signals: Numbering, prior: float, source: str) -> Emissions:
     """Return the distribution of observations in each state, with its counts.
 
-    In a state without records, all recorded observations are equally likely. An end of an episode shows `ended`, an
-    observation of its own, which is never sent: so an agent whose episode goes on is at no end.
+    In a state without records, all recorded observations are equally likely. An end of an episode shows its own
+    observation, `ended`. Agents never send it, so the belief excludes ends while an episode goes on.
     """
     keys, table = tally.emissions.keys, tally.emissions
     if not len(keys):
@@ -255,7 +255,7 @@ def _ended_as(where: States) -> Ints | None:
 
 
 def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | None:
-    """Return a policy's input for each state: a recorded one or, if states are indices, a one-hot vector; or None."""
+    """Return a policy's input for each state: a recorded input or, if states are indices, a one-hot vector; or None."""
     table = tally.visited
     width = table["sample"].shape[1]
     if not width:

@@ -39,7 +39,7 @@ class Learner:
         roles: roles of the columns.
         states, actions, signals: numberings so far; `actions` is None before the first batch, and `signals` also if
             states are seen.
-        labels, conditions: the labels, and one condition for each.
+        labels, conditions: the labels, and the condition of each label.
         prior: pseudo-count of a row.
         tally: the counts.
         rows: number of rows read.

@@ -22,7 +22,7 @@ REASONS: Final = 8
 DEFAULT: Final = "0.1%,5%"
 
 MISSING: Final = ("is empty or not finite", "taken for missing", "is no number")
-"""If only a value is missing in a row, the text of the reason ends with one of these."""
+"""If only a value is missing in a row, the text of the reason ends with one of these endings."""
 
 ADVICE: Final = {
     "falls": "sort the file by episode and order, or name the right columns (--episode, --order); if the rows are in "
@@ -42,7 +42,7 @@ ADVICE: Final = {
 class RowLimit:
     """Limit of the rows that may be left out: a fraction of all rows, or a number.
 
-    `text`: the limit as it was given. `missing`: a limit of its own for rows in which only a value is missing; None:
+    `text`: the limit as it was given. `missing`: a separate limit for rows in which only a value is missing; None:
     these rows count towards the common limit.
     """
 
@@ -76,7 +76,7 @@ class RowLimit:
         )
 
     def allows(self, bad: int, rows: int, missing: int = 0) -> bool:
-        """Return whether `bad` of `rows` rows may be left out, and `missing` more in which only a value is missing."""
+        """Return whether `bad` of `rows` rows may be left out, and also `missing` rows that only lack a value."""
         if self.missing is not None:
             return self.allows_bad(bad, rows) and self.missing.allows_bad(missing, rows)
         return self.allows_bad(bad + missing, rows)
@@ -147,7 +147,7 @@ class LeftOut:
     def refuse(self, limit: RowLimit, source: str, before: LeftOut | None = None) -> None:
         """Raise RecordingError if more rows were left out than the limit allows.
 
-        `before`: rows that were left out, and allowed, earlier; they do not count.
+        `before`: rows that were already left out, within the limit, in earlier runs; they do not count.
         """
         bad, missing, rows = self.bad, self.missing, self.rows
         if before is not None:

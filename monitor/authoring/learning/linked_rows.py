@@ -12,8 +12,8 @@ from monitor.authoring.learning.columns import Roles
 from monitor.errors import RecordingError
 
 FEW_PAIRS: Final = 100
-"""In a column that counts steps, most differences are 1. With fewer differences than this, it suffices that more are 1
-than 0."""
+"""In a column that counts steps, most differences are 1. With fewer differences than `FEW_PAIRS`, a column counts steps
+if more differences are 1 than 0."""
 
 STEADY: Final = 0.95
 """Times have a usual step, their median, if this fraction of the differences is within a tenth of it."""
@@ -110,8 +110,8 @@ class LinkedRows:
     of an episode, such a row is the final state. `has_final_state`: True if a final state follows. `taken`: number of
     earlier steps of the episode. `unordered`: True if the row's order does not fit; if any row is unordered, the other
     attributes are not set. `segment`: number of the first row of the path. `episode`: number of the first row of the
-    episode, which gaps divide into paths; that of the path if no column tells episodes apart. `unknown`: reasons, each
-    with the rows whose step is unknown for this reason.
+    episode, which gaps divide into paths. If no column tells episodes apart, it is the same as `segment`. `unknown`:
+    reasons, each with the rows whose step is unknown for this reason.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class LinkedRows:
         self.continued = int((self.late & (order == previous + 1)).sum())
         self.segment = self._numbers((self.before < 0)[self.sorted], "@segment")
         dividing = (self.roles.episode, self.roles.terminated, self.roles.truncated)
-        # If no column tells episodes apart, gaps divide the recording into what is learned and what is held out.
+        # If no column tells episodes apart, gaps divide the recording into the parts that are learned and held out.
         self.episode = self.segment if dividing == (None, None, None) else self._numbers(self._heads, "@episode")
 
     def _link(self, values: AnyArray, counts_up: bool | None) -> None:  # noqa: FBT001
@@ -206,10 +206,10 @@ class LinkedRows:
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
 
     def _cut_off(self) -> None:
-        """Treat ends after as many steps as the time limit as cuts: what follows them is unknown."""
+        """Treat an end as a cut if it comes after as many steps as the time limit. It is unknown what follows a cut."""
         if not self.roles.time_limit:
             return
-        own = (self.action >= 0) & (self.roles.timing == "step")  # else the row's marker is about its state
+        own = (self.action >= 0) & (self.roles.timing == "step")  # otherwise the row's marker is about its state
         cut = self.terminated & (self.taken + own >= self.roles.time_limit)
         self.terminated, self.truncated = self.terminated & ~cut, self.truncated | cut
         self.columns = {**self.columns, "@terminated": self.terminated, "@truncated": self.truncated}

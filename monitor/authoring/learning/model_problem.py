@@ -1,4 +1,4 @@
-"""Problems of a learned model, as sentences for a report and in brief for a table."""
+"""Problems of a learned model: a sentence for a report, and a short form for a table."""
 
 from __future__ import annotations
 

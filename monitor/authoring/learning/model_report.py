@@ -1,7 +1,8 @@
 """Numbers of the report on a learned model: is the state abstraction good enough, and where are too few data?
 
-All numbers are computed on held-out episodes, which the counts of the others predict. Predictions mix the counts of a
-row with the distribution of all successors, so that a successor that was never seen has a positive probability:
+All numbers are computed on held-out episodes, which are predicted from the counts of the other episodes. Predictions
+mix the counts of a row with the distribution of all successors, so that a successor that was never seen has a positive
+probability:
 
 p(c | s, a) = (visits + K m(c)) / (n + K), where m is the distribution of all successors and K = `CONCENTRATION`.
 """
@@ -50,8 +51,8 @@ class Gain:
     """Mean log likelihood of held-out steps under a prediction, against the prediction from state and action.
 
     All numbers are in nats a step. `name`: the data that the prediction uses. `difference`, `error`: mean of the
-    difference and its standard error by episodes. `detects`: for a history, the information that would be found `real`
-    with probability `POWER`.
+    difference and its standard error by episodes. `detects`: for a history, the size of an effect that would be found
+    `real` with probability `POWER`.
     """
 
     name: str
@@ -86,9 +87,9 @@ class LabelCalibration:
     """Forecasts of a label within `horizon` steps under the recorded behaviour, and the outcomes.
 
     `bins`: (number, mean forecast, frequency) of the forecasts in each tenth. `gap`: mean forecast minus frequency.
-    `error`: standard error of the gap if the forecasts are right. `cut`: number of forecasts left out because the
-    recording ends too early. `assumed`: number of forecasts left out because they rest mostly on what was never
-    recorded.
+    `error`: standard error of the gap, assuming that the forecasts are right. `cut`: number of forecasts left out
+    because the recording ends too early. `assumed`: number of forecasts left out because they rest mostly on what was
+    never recorded.
     """
 
     label: str
@@ -112,7 +113,10 @@ class LabelCalibration:
 
     @property
     def fault(self) -> str:
-        """How forecasts and outcomes differ beyond chance: by over 0.02 in all or by over 0.05 in a tenth; else ""."""
+        """How forecasts and outcomes differ, if the difference is beyond chance and large; else "".
+
+        Large is over 0.02 for all forecasts, or over 0.05 in a tenth.
+        """
         if self.unjudged:
             return ""
         if abs(self.gap) > Z * self.error and abs(self.gap) > 0.02:
@@ -274,11 +278,11 @@ def _kinds(train: Tally, held: HeldOut) -> Floats:
 def detectable(error: float, draws: Floats, kinds: Floats) -> float:
     """Return the information, in nats a step, that a history needs for a gain that is real with probability `POWER`.
 
-    If the history has I nats of information, the counts of `draws` steps like a held-out step give I (1 - (C / (draws +
-    C))^2) nats, where C is `HISTORY_CONCENTRATION`, if the effect is so small that information is quadratic in it.
-    Learning the counts costs draws (kinds - 1) / 2 (draws + C)^2, the variance of the estimated distribution in
-    relative entropy. The variance of a log likelihood ratio is twice its mean (Kullback 1959, chapter 5). The result is
-    found by bisection.
+    Let the history have I nats of information, and let C be `HISTORY_CONCENTRATION`. If the effect is so small that
+    information is quadratic in it, the counts of `draws` steps like a held-out step give I (1 - (C / (draws + C))^2)
+    nats. Learning the counts costs draws (kinds - 1) / 2 (draws + C)^2. This is the variance of the estimated
+    distribution, in relative entropy. The variance of a log likelihood ratio is twice its mean (Kullback 1959, chapter
+    5). The result is found by bisection.
 
     Args:
         error: standard error of the gain without an effect.
@@ -355,7 +359,7 @@ class Chain:
     def assumed(self, label: Bools, horizon: int) -> Floats:
         """Return the part of each forecast that comes from states that were never left in the recordings, [S].
 
-        What follows these states is not known. If the label holds in `elsewhere`, the label is assumed to follow.
+        It is unknown what follows these states. If the label holds in `elsewhere`, the label is assumed to follow.
         """
         known = label & (np.arange(len(label)) != self.states.elsewhere)
         return self.forecasts(label, horizon) - self.forecasts(known, horizon)

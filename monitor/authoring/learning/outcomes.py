@@ -16,9 +16,9 @@ from monitor.authoring.learning.state_codes import is_end, unknown_at
 class Outcomes:
     """Labels after each held-out transition, independent of the states. `seed`, `fraction`, `begin`: as in `Holdout`.
 
-    `unsafe` [L]: labels that count as holding where they are unknown, as in the models. `unmarked`: whether no column
-    tells cut episodes from others. Then, if the last state of a path is the first with a label, the label is assumed to
-    end the episode.
+    `unsafe` [L]: labels that count as holding where they are unknown, as in the models. `unmarked`: True if no column
+    distinguishes cut episodes from others. In this case, if a label first holds in the last state of a path, it is
+    assumed to have ended the episode.
     """
 
     seed: int
@@ -47,8 +47,8 @@ class Outcomes:
     def _take(self, labels: tuple[Bools, Bools, Bools], ended: Bools, of: tuple[Ints, Ints]) -> None:
         """Add transitions [n]: their labels, whether each ends an episode, and `of`: their paths and their episodes.
 
-        `labels`: three arrays [n, L]: the labels that hold afterwards, where a value for them is missing, and where the
-        last state is missing.
+        `labels`: three arrays [n, L]: the labels that hold after the transition, where a value for a label is missing,
+        and where the last state is missing.
         """
         path, episode = of
         out = held_out(episode, self.seed, self.fraction, self.begin)
@@ -63,7 +63,7 @@ class Outcomes:
         A forecast is judged if the label does not hold yet, and the recording continues for `horizon` steps or until
         the end of the episode. The forecast is not judged if a value that the label needs is missing, now or before the
         label holds. Paths come one after another, as in `Holdout.held`. At an end whose state was not recorded, an
-        unsafe label holds, as in tables; with `assumed` False this label is missing at such an end.
+        unsafe label holds, as in tables. With `assumed` False, it counts as missing at such an end.
         """
         arrived, unmeasured, lost, ended, path, _ = self._joined()
         arrived, unmeasured = (arrived | (lost & self.unsafe), unmeasured) if assumed else (arrived, unmeasured | lost)
@@ -121,7 +121,8 @@ class HiddenOutcomes:
 
         A forecast includes the present step, because the state is hidden. It is judged if the condition is known at
         each step from now until the horizon or the end of the episode, and if the observation does not show already
-        that the condition holds. So whether a forecast is judged never depends on a true state that was not observed.
+        that the condition holds. Therefore, whether a forecast is judged does not depend on a true state that was not
+        observed.
         """
         del assumed
         number = np.arange(len(self.path))

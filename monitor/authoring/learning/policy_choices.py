@@ -1,8 +1,8 @@
 """Find where given policies change their choices on recorded rows, and which states mix different choices.
 
-If a state contains rows on which the agent acts differently, the outcomes of its actions were recorded in different
-situations, and comparing these outcomes in this state misleads (confounding, as in Pearl 2009, chapter 3). If the
-alternative acts differently on such rows, the state does not determine what the alternative would do.
+If the agent acts differently on rows of the same state, the outcomes of its actions were recorded in different
+situations. Comparing these outcomes is then misleading (confounding, as in Pearl 2009, chapter 3). If the alternative
+acts differently on rows of the same state, the state does not determine the action of the alternative.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FEW: Final = 0.05
 MOST_MIXED: Final = 0.1
 """Largest fraction of the steps that are in mixed states if the model is good.
 
-If a policy chooses between two actions, its most frequent choice in a mixed state differs from the policy on at most
-half of the rows, and in any other state on at most the fraction `FEW`. So at this limit, these choices differ from the
-policy on at most 9.5 % of the steps.
+A table gives a policy one choice in each state, the most frequent one. If a policy chooses between two actions, this
+choice differs from the policy on at most half of the rows of a mixed state, and on at most the fraction `FEW` of the
+rows of any other state. At the limit, it therefore differs on at most 9.5 % of the steps.
 """
 
 ROWS: Final = 40_000
-"""Number of rows on which changes of choices are looked for."""
+"""Number of rows that are searched for changes of choices."""
 
 LEAST_GAIN: Final = 0.005
 """Smallest fraction of a policy's impurity that a split must remove."""
@@ -149,7 +149,10 @@ def _merge(found: list[_Edge], new: _Edge, values: AnyArray) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The best split of a leaf. `gain`: fraction of the `whole` impurity of the policy. `edge`: None if by a text."""
+    """The best split of a leaf.
+
+    `gain`: fraction of the `whole` impurity of the policy. `edge`: None for a split by text.
+    """
 
     gain: float
     edge: _Edge | None

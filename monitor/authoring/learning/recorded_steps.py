@@ -28,10 +28,10 @@ class Steps:
         episode: number of the episode of a transition.
         earlier: [n, 2] state and action one step earlier on the same path; -1: not known.
         arrived: [n, L] whether the labels' conditions hold after the transition, independent of its state.
-        unmeasured: [n, L] whether these conditions are unknown because a value is missing in a state that was recorded.
+        unmeasured: [n, L] whether the labels' conditions are unknown because a recorded state lacks a value.
         visited: codes of visited states.
         holds: [m, L] whether the labels hold there.
-        known: [m, L] whether this is known.
+        known: [m, L] whether it is known if they hold.
         features: [m, D] a policy's input there.
         shown: [q, 2] the states in which an observation was recorded, and the observation.
         starts: codes of first states of episodes.
@@ -101,7 +101,7 @@ def _of_steps(rows: LinkedRows, conditions: Sequence[Condition]) -> Steps:
     """Return the steps of rows whose reward and end markers belong to the step from their state.
 
     A final row without an action is the end of the previous step. If the state at an end is missing, only the recorded
-    values of the step are known there.
+    values of the step are known at this end.
     """
     fresh = np.flatnonzero(rows.fresh)
     before = rows.before[fresh]
@@ -211,8 +211,8 @@ def _holds(
     """Return where the labels surely hold in the rows `at`, [n, L], and where it is unknown whether they hold.
 
     `instead`: columns in place of the recorded ones. If `instead` is None, the rows stand for the ends of their steps,
-    whose states are unknown. Then only the reward and the markers are known and, for a condition that uses one of
-    these, the columns of the row that are not of the state.
+    whose states are unknown. Only the reward and the markers are then known. A condition that uses one of these may
+    also use the columns of the row that do not belong to the state.
     """
     if not conditions:
         return np.zeros((len(at), 0), np.bool_), np.zeros((len(at), 0), np.bool_)

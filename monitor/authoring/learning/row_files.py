@@ -42,7 +42,7 @@ ROWS_A_BYTE: Final = 100
 FREE_ROWS: Final = 1_000_000
 """A file has at most this number of rows, plus `ROWS_A_BYTE` rows for each byte of the file.
 
-Small files may have that many rows, because constant columns take few bytes.
+`FREE_ROWS` is large, because constant columns take few bytes, so that a small file may have many rows.
 """
 
 TEXTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -300,7 +300,7 @@ def arrow(path: Path) -> Any:  # noqa: ANN401 - pyarrow is optional
         import pyarrow as pa  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise RecordingError(f"{path}: needs pyarrow: {to_install('learn')}") from error
-    pa.allocate_buffer(1)  # its allocator reserves address space once, which must not count as memory of a file
+    pa.allocate_buffer(1)  # its allocator reserves address space once, and this must not count as memory of a file
     return pa
 
 

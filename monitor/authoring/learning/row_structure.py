@@ -23,8 +23,8 @@ OPEN: Final = 0.05
 """Largest fraction of all episodes that may be open at once if episodes overlap."""
 
 MOSTLY: Final = 0.95
-"""A rule, such as that a column rises from row to row, counts as true if it holds in at least this fraction of the
-rows, because a few rows may be wrong.
+"""A rule counts as true if it holds in at least this fraction of the rows, because a few rows may be wrong. An example
+of a rule is that a column rises from row to row.
 """
 
 LIMITED: Final = 0.2
@@ -35,7 +35,7 @@ ends at this length are treated as cuts.
 """
 
 FEW: Final = 5
-"""A value that occurs only in last rows must occur at least this often. Otherwise it may be chance."""
+"""A value that occurs only in last rows must occur at least this often. With fewer occurrences, it may be chance."""
 
 MANY_OUTCOMES: Final = 20
 """Largest number of different texts in a column of outcomes."""
@@ -142,7 +142,7 @@ class RowStructure:
         return order if order in self._facts else None
 
     def _with_choices(self, names: Sequence[str]) -> str | None:
-        """Return the column whose values include all choices of the user's policies, with the fewest other values."""
+        """Return the column whose values include all choices of the user's policies and the fewest other values."""
         kinds = {name: np.unique(self._roles.columns[name]) for name in names}
         spare = {
             name: len(values) - len(self._chosen)
@@ -153,7 +153,7 @@ class RowStructure:
         return least[0] if len(least) == 1 else None
 
     def _without_action(self, links: Links) -> list[str]:
-        """Return the free columns that are empty where an action is missing: in final states, and hardly elsewhere."""
+        """Return the free columns that are empty in final states, and hardly in other rows, as an action is."""
         if len(links.before) < PAIRS:
             return []
         found = []
@@ -289,7 +289,8 @@ class RowStructure:
     def time_limit(self) -> int:
         """Treat ends as cuts if nearly all of them come after the same number of steps.
 
-        If only a suspicious part of the ends does, ask the user and return the number of steps; otherwise return 0.
+        If only a suspicious part of the ends comes after this number, ask the user and return the number; otherwise
+        return 0.
         """
         name = self._roles.having("terminated")
         if name not in self._facts or len(self.links.before) < PAIRS:
@@ -345,7 +346,7 @@ class RowStructure:
                 return None
             if name in self._unsafe:
                 return ColumnRole(name, ("terminated",), f"{why}; what is unsafe ends an episode")
-            if not every and holds.sum() >= PAIRS:  # too often for chance
+            if not every and holds.sum() >= PAIRS:  # too often to be chance
                 role: Role = "truncated" if set(words_of(name)) & CUTS else "terminated"
                 return ColumnRole(name, (role,), why)
             return ColumnRole(name, ("terminated",), f"{why}, so it may mark ends", sure=False, others=("state", "-"))
@@ -361,7 +362,7 @@ class RowStructure:
     def _outcome(self, name: str) -> ColumnRole | None:
         """Leave out an outcome: some of its values occur only in last rows, and an end marker shows the ends.
 
-        This does not apply if last rows have no action. Then they are final states, and such a value is part of the
+        This does not apply if last rows have no action. Such rows are final states, and the value is then part of the
         state.
         """
         marker = self._roles.having("terminated") or self._roles.having("truncated")
@@ -384,10 +385,10 @@ class RowStructure:
         return ColumnRole(name, (), why)
 
     def _text_beside_flags(self) -> None:
-        """Read end markers from a text, if flags in the unsafe condition would be taken for them and it marks more.
+        """Read end markers from a text instead of flags in the unsafe condition, if the text marks more rows.
 
-        It must have a reason in each row in which such a flag is true. Of several texts, the one that has a reason in
-        most rows is read.
+        The text must have a reason in each row in which such a flag is true. Among several texts, the text with a
+        reason in most rows is read.
         """
         names = [
             n for n in sorted(self._unsafe) if n in self._roles.free("terminated") and self._facts[n].kind == "flag"
@@ -403,7 +404,10 @@ class RowStructure:
             self._roles.put(self._with_markers(name))
 
     def _reason(self, name: str) -> ColumnRole | None:
-        """Read end markers from a text that says why an episode ended, and is empty or always the same until then."""
+        """Read end markers from a text that says why an episode ended.
+
+        Before the end, the text is empty or always the same.
+        """
         meant = name in self._unsafe or set(words_of(name)) & ENDS
         return self._with_markers(name) if meant and self._reasons(name) else None
 

@@ -28,10 +28,10 @@ REPEATED: Final = 2
 """A far value that occurs at least this often is not a single odd reading."""
 
 LEAST: Final = 3
-"""Smallest number of different values whose range is meaningful."""
+"""The range of the other values is meaningful if at least this number of them are different."""
 
 ROWS: Final = 50
-"""Smallest number of values in which far values are looked for."""
+"""Far values are searched for only in columns with at least this number of values."""
 
 NINES: Final = re.compile(r"(9{2,}|8{3,}|7{3,})(\.[789]+)?")
 WORDS: Final = (7, 8, 15, 16, 31, 32, 63, 64)
@@ -87,9 +87,9 @@ def number_text(value: float | str) -> str:
 def far_values(values: AnyArray) -> list[FarValue]:
     """Return, ascending, the values of a column [n] that are far outside the other values.
 
-    The other values begin with the middle half of the different values. On either side they are extended by all values
-    that follow without a gap of more than `APART` times the range so far. So a counter that is capped at 9999 keeps
-    this value if there are values just below it.
+    The other values begin with the middle half of the different values. On either side, values are added one by one
+    until there is a gap of more than `APART` times the range so far. A counter that is capped at 9999 therefore keeps
+    this value if it also has values just below 9999.
 
     >>> [each.value for each in far_values(np.array([*range(60), -999, -999, 40_000]))]
     [-999.0, 40000.0]
@@ -126,8 +126,7 @@ def doubtful_values(values: AnyArray) -> list[FarValue]:
 
     These are: the largest or smallest number, if it has a form that loggers use for a missing value and lies outside
     the others by half their range; one or two negative whole numbers among numbers that are otherwise never negative;
-    and texts that may say that there is no value. None of these values is taken for missing, because they may be
-    readings.
+    and texts that may say that there is no value. These values do not count as missing, because they may be readings.
 
     >>> [(one.value, one.why) for one in doubtful_values(np.array([*range(100)] * 9 + [255, -1, -1]))]
     [(-1.0, 'rare, the others are never negative'), (255.0, 'rare, outside the others')]

@@ -26,8 +26,8 @@ MISSED: Final = 0.02
 
 ENDING: Final = 0.1
 FEW_ENDS: Final = 5
-"""Ends in states that were never left are reported if there are at least this number of them, and at least `ENDING`
-times the number of episodes."""
+"""Ends in states that were never left are reported if their number is at least this large, and at least `ENDING` times
+the number of episodes."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:

@@ -17,8 +17,8 @@ The code of an end whose state was not recorded says which labels hold there, an
 ENDS: Final = 1 << (2 * MAX_LABELS)
 """Codes below this number are ends whose state was not recorded.
 
-These codes have a bit for each label that holds at the end, then a bit for each label that is unknown there. From this
-number on, each state has two codes: the state itself, and its absorbing copy for episodes that terminate in it.
+These codes have a bit for each label that holds at the end, then a bit for each label that is unknown at the end. From
+this number on, each state has two codes: the state itself, and its absorbing copy for episodes that terminate in it.
 """
 
 

@@ -1,4 +1,4 @@
-"""States of a learned model: which number belongs to which code, also after the model has learned more."""
+"""States of a learned model: the number of each code, also after the model has learned more."""
 
 from __future__ import annotations
 
@@ -103,5 +103,5 @@ def numbered(tally: Tally, states: Numbering, kept: Sequence[int] = (), actions:
 
 
 def moved(states: Numbering, before: int) -> bool:
-    """Return whether new states take numbers of other states: states are indices, and more than `before`."""
+    """Return whether new states take numbers of other states: states are indices, and there are more than `before`."""
     return states.kind == "index" and states.size > before

@@ -1,12 +1,12 @@
 """Tables of steps (CSV, JSON lines, Parquet, Arrow, Minari, MCAP) as events of a recording.
 
-Each row becomes a message in the form that a live agent would send, followed by an evaluation. If a row's reward or end
-marker belongs to the step that begins in the row's state, the reward or end marker is sent with the message of the next
-state. If the next state is not in the table, the episode ends as truncated, because a message about the termination of
-an episode needs the last state.
+Each row becomes a message in the form that a live agent would send, followed by an evaluation. A row's reward or end
+marker may belong to the step that begins in the row's state. It is then sent with the message of the next state. If the
+next state is not in the table, the episode ends as truncated, because a message about the termination of an episode
+needs the last state.
 
-An episode's first message has seq 0, with one exception: if the table counts steps in each episode and this episode
-begins later than at step 1, its beginning is missing, and seq is the row's own step.
+An episode's first message has seq 0, with one exception. If the table counts steps in each episode, and an episode
+begins later than at step 1, its beginning is missing. Its first message then has the row's own step as seq.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ ACTION_BITS: Final = 14
 
 
 KEPT: Final = 32
-"""Largest number of observations kept for each state, so a policy's choice there is known to within 1/32."""
+"""Largest number of observations kept for each state. They give a policy's choice in the state to within 1/32."""
 
 KEPT_NUMBERS: Final = 1 << 22
 """Largest number of values in all kept observations: 32 MB. With more states, fewer are kept for each."""
@@ -81,11 +81,11 @@ class Tally:
         transitions: for each transition: `visits`; `first`, the draw of its row (from 1) in which it first occurred;
             `sum`, `least` and `most` of its rewards.
         rows: for each row of state and action: `draws`, and `rank` in the order of first visits.
-        visited: for each code: `seen`, number of visits; `true` [L], number of visits in which each label held, and
-            `known` [L], number of visits in which this is known; `starts`, number of episodes that began there, and
-            `late`, number of these episodes whose beginning may be missing; for a policy's inputs, the `sum` [D], a
-            `sample` [D] near the mean, and `kept` [K D], a uniform sample: the inputs with the K smallest `priority`
-            [K], ascending.
+        visited: for each code: `seen`, number of visits; `true` [L], number of visits in which each label held; `known`
+            [L], number of visits in which it is known whether each label held; `starts`, number of episodes that began
+            there; `late`, number of these episodes whose beginning may be missing. For a policy's inputs: the `sum`
+            [D], a `sample` [D] near the mean, and `kept` [K D], a uniform sample. The sample has the inputs with the K
+            smallest `priority` [K], ascending.
         emissions: for each state and observation: `visits`; `first`, the record of its state (from 1) in which it first
             occurred.
         gaps, mismatches, alone, continued: see `Steps`.

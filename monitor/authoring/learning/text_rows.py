@@ -39,7 +39,8 @@ class Lines:
     """Lines of a file, each of at most `row_files.LINE` bytes.
 
     `replaced`: the text that stands for bytes that are no text. Attributes: `taken`: number of characters or bytes so
-    far. `garbled`: True if a line has `replaced`. `row`: the lines since this list was emptied.
+    far. `garbled`: True if a line has `replaced`. `row`: the lines that were read since the caller last emptied this
+    list.
     """
 
     def __init__(self, file: IO[Any], path: Path, replaced: str | bytes) -> None:

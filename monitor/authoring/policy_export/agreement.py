@@ -14,8 +14,8 @@ from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_policy import table_from_onnx
 
 TOLERANCE: Final = 1e-4
-"""Largest accepted difference of a probability. Two scores are tied if they differ by at most this times (1 + the
-largest score).
+"""Largest accepted difference of a probability. Two scores are tied if they differ by at most `TOLERANCE` times (1 +
+the largest score).
 
 Networks use 32-bit arithmetic.
 """
@@ -25,7 +25,7 @@ Networks use 32-bit arithmetic.
 class Agreement:
     """Result of a comparison: numbers of states compared and left out, and the disagreements as (state, sentence).
 
-    `compared`: the things that were compared, if not states.
+    `compared`: name of the things that were compared, if these are not states.
     """
 
     states: int

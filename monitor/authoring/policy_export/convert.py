@@ -61,8 +61,8 @@ def convert(model: MDP, request: ExportRequest) -> Original:
 def on_first(tables: Sequence[MDP], use: Callable[[MDP], Found]) -> Found:
     """Return the result of `use` for the first of several models whose observations fit the policy.
 
-    Raises PolicyError if none fits. The message has the error for the first model and, if the errors differ, the widths
-    of the observations of all models.
+    Raises PolicyError if no model fits. The message has the error for the first model. If the errors differ, it also
+    has the widths of the observations of all models.
     """
     errors: list[PolicyError] = []
     for model in tables:

@@ -1,4 +1,7 @@
-"""A policy that a user gives beside recordings. The columns that it sees are known before anything is learned."""
+"""A policy that a user gives together with recordings.
+
+The columns that it sees are known before anything is learned.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ class GivenPolicy:
 
     Attributes:
         source: name of the policy, as the user gave it.
-        function: a function of recorded columns, if the policy is one.
-        classifier: an object with `predict`, if the policy is one.
-        seen: the columns that the policy takes as numbers, or several possible choices of columns; empty if it takes
-            the number of a state or is a function.
+        function: the policy, if it is a function of recorded columns.
+        classifier: the policy, if it is an object with `predict`.
+        seen: the columns that the policy takes as numbers, or several possible choices of columns; empty if the policy
+            takes the number of a state or is a function.
     """
 
     source: str
@@ -102,9 +105,9 @@ class GivenPolicy:
 
 
 def choices_of(source: str, columns: Mapping[str, AnyArray]) -> set[object]:
-    """Return the actions that `module.py:function` chooses in some rows of columns [n]; none if it is no such function.
+    """Return the actions that `module.py:function` chooses in some rows of columns [n]; none if it is not a function.
 
-    Nothing is known of the columns yet, so a function that fails in all these rows is not an error.
+    The roles of the columns are not known yet, so it is no error if the function fails in all these rows.
     """
     try:
         value = loaded(source)

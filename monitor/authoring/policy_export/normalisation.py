@@ -23,7 +23,7 @@ from monitor.model.unpack import check_archive
 from monitor.user_code import explained
 
 AS_THEY_ARE: Final = "none"
-"""The value of --normalise that says that observations are not normalised."""
+"""The value of `--normalise` for observations that are not normalised."""
 
 LARGEST: Final = 64 << 20
 """Largest size in bytes of a `.npz` file with statistics, packed and unpacked: 4 million numbers."""
@@ -76,7 +76,7 @@ def _of_npz(file: Path) -> Normalisation:
 def _of_pickle(file: Path) -> Normalisation:
     with file.open("rb") as opened:
         held: Anything = pickle.load(opened)  # noqa: S301 - the user's own file, as the command says
-    found = getattr(held, "__dict__", {})  # a VecNormalize without environment searches missing attributes endlessly
+    found = getattr(held, "__dict__", {})  # without an environment, it searches endlessly for a missing attribute
     if "obs_rms" not in found and "norm_obs" not in found:
         raise PolicyError(f"it holds {type(held).__name__}, not a VecNormalize")
     if not found.get("norm_obs", True):

@@ -81,8 +81,9 @@ class Original:
 def tabulated(values: AnyArray, model: MDP, request: ExportRequest, assumed: Sequence[str]) -> Original:
     """Return a policy as a table over the states: actions [S] of the model, or scores or probabilities [S, A].
 
-    If the rows of a matrix are probabilities, actions are sampled from them unless the request says otherwise; any
-    other matrix is greedy. Raises PolicyError for a wrong shape, or an action that does not exist.
+    If the rows of a matrix are probabilities, actions are sampled from these probabilities, unless the request says
+    otherwise. With any other matrix, the policy is greedy. Raises PolicyError for a wrong shape, or an action that does
+    not exist.
     """
     where = f"policy {request.source}"
     if values.shape == (model.states,):
@@ -113,9 +114,9 @@ def tabulated_inputs(
 ) -> Original:
     """Return a policy as a table over the states, from its choices for M inputs. `of` [M]: the state of each input.
 
-    `values`: actions [M], or scores or probabilities [M, A]. The choice in a state is the mean over its inputs; if
-    every state then has one certain action, the policy is a table of actions. A state without inputs gets the most
-    frequent choice. Raises PolicyError as `tabulated`.
+    `values`: actions [M], or scores or probabilities [M, A]. The choice in a state is the mean over the inputs of the
+    state. If every state then has one certain action, the policy is a table of actions. A state without inputs gets the
+    most frequent choice. Raises PolicyError as `tabulated`.
     """
     if np.array_equal(of, np.arange(model.states)):
         return tabulated(values, model, request, assumed)
@@ -161,8 +162,8 @@ def action_numbers(given: AnyArray, model: MDP, where: str) -> Ints:
     """Return actions [n] of a function, a classifier or a table as numbers of the model's actions.
 
     Numbers are indices, also as floats, unless the names of actions are numbers (`ActionNames`). A text is the name of
-    an action, or else a number. False and True are actions of these names, or else 0 and 1. Raises PolicyError if an
-    entry is none of these. The caller must check that indices are below A.
+    an action, or else a number. False and True are the actions with these names, or else 0 and 1. Raises PolicyError
+    for any other entry. The caller must check that indices are below A.
     """
     if given.dtype.kind in "iu" and model.named_actions.by_index:
         return given.astype(np.int64)

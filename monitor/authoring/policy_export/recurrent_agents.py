@@ -103,7 +103,7 @@ def export_recurrent(model: MDP, request: ExportRequest, target: Path) -> Recurr
     drawn = manifest.model_copy(update={"mode": "stochastic"})
     reader = RecurrentReader(exported.content, drawn, shown.without_samples(), everything, str(target))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # with one observation at a time, several threads only wait for each other
+    torch.set_num_threads(1)  # with one observation at a time, more threads are not faster
     try:
         differences = list(_differences(torch, agent, given, reader, shown.states))
     except PolicyError:

@@ -1,7 +1,8 @@
 """Python functions of recorded columns as policies.
 
-A parameter with the name of a column gets the value of this column. A function with one required parameter of another
-name gets a dict of all columns. A function is not called on a row if a value that it reads is missing.
+A parameter with the name of a column gets the value of this column. If the function has one required parameter with any
+other name, this parameter gets a dict of all columns. A function is not called on a row if a value that it reads is
+missing.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class RowFunction:
     def tried(self, rows: PolicyRows) -> None:
         """Call the function on rows.
 
-        Raises PolicyError if it fails on most of the rows that have the values it reads.
+        Raises PolicyError if the function fails on most rows without missing values.
         """
         said = [self._said(rows, n) for n in range(len(rows))]
         failed = [each for each in said if isinstance(each, PolicyError)]
@@ -73,10 +74,10 @@ class RowFunction:
     def answers(self, rows: PolicyRows, model: MDP, limit: RowLimit) -> Answered:
         """Return the function's results on rows: actions [k], or scores or probabilities [k, A].
 
-        `model`: its actions, by number or name, are those that the function may return. The function is called once for
-        each different row, and not if a column that it reads is missing. Rows on which it fails or does not return an
-        action are also left out. Raises PolicyError if these are more than the limit allows, if no row is left, or if
-        the function returns different results for the same row.
+        `model`: the function may return the actions of this model, by number or name. The function is called once for
+        each different row. Rows that lack a value that the function reads are left out, and so are rows on which it
+        fails or does not return an action. Raises PolicyError if the rows with such failures are more than the limit
+        allows, if no row is left, or if the function returns different results for the same row.
         """
         names = self.columns or tuple(rows.columns)
         keys = list(zip(*(rows.columns[name] for name in names), strict=True))
@@ -160,7 +161,7 @@ MISSING: Final = object()
 class Answered:
     """Results of a policy on recorded rows: `rows` [k], `values` [k] or [k, A], and notes on rows without a result.
 
-    `kept`: which of the given rows these are; None: all.
+    `kept`: indices of these rows among the given rows; None: all rows.
     """
 
     rows: PolicyRows

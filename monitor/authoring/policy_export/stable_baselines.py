@@ -1,9 +1,9 @@
 """Policies of stable-baselines3 and sb3-contrib in their `.zip` files. Opening a file executes code in its pickles.
 
 An observation of the model is the agent's observation, flattened by Gymnasium's rule. The input that stable-baselines3
-gives to a network is almost the same: discrete parts are one-hot in both, but boxes keep their shape, and a Dict is a
-dictionary of its parts. So the export cuts the flat vector into these parts. The original gets the observations that
-Gymnasium makes from the vector.
+gives to a network is almost the same. In both, discrete parts are one-hot; but in stable-baselines3, boxes keep their
+shape, and a Dict is a dictionary of its parts. The export therefore cuts the flat vector into these parts. The original
+agent gets the observations that Gymnasium makes from the flat vector.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Algorithm:
         package: package of the algorithm.
         kind: kind of its scores.
         module: beginning of the name of the module of its policies; empty: any module, also one of the user.
-        setting: a setting that is in the files of this algorithm, but not in the files of the algorithms after it in
+        setting: a setting that is in the files of this algorithm, but not in the files of algorithms that come later in
             the list.
     """
 
@@ -89,9 +89,9 @@ def is_agent(value: object) -> bool:
 def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of an agent. The original is the agent's `predict` in every state, after normalisation.
 
-    Raises PolicyError if the policy is recurrent, if the algorithm or a space is not supported, if torch cannot export
-    the policy, or if the policy was trained on normalised observations and the request does not say how they were
-    normalised.
+    Raises PolicyError if the policy is recurrent, if the algorithm or a space is not supported, or if torch cannot
+    export the policy. Also raises PolicyError if the policy was trained on normalised observations and the request does
+    not say how.
     """
     where = f"policy {request.source}"
     torch = torch_or_error(request.source)
@@ -144,7 +144,7 @@ def loaded_agent(algorithm: str, source: str) -> Anything:
         raise PolicyError(f"policy {source}: needs {name}: {to_install('train')}") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about other versions
+            warnings.simplefilter("ignore")  # warnings about other versions
             return getattr(package, algorithm).load(source, device="cpu")
     except Exception as error:
         raise PolicyError(f"policy {source}: cannot be loaded ({explained(error)})") from error
@@ -222,8 +222,8 @@ def _cut(space: Anything, flat: Anything) -> Anything:
 def unflattened(space: Anything, flat: Floats, where: str) -> Anything:
     """Return flat observations [n, D] in the form that the agent's `predict` takes: an array or a dictionary of arrays.
 
-    Numbers of boxes may be normalised, so they are not converted. Raises PolicyError if an observation is not in the
-    space.
+    Numbers of boxes are not converted, because they may be normalised. Raises PolicyError if an observation is not in
+    the space.
     """
     from gymnasium import spaces  # noqa: PLC0415 - of stable-baselines3
 
@@ -298,8 +298,8 @@ def as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None,
     """Return a sentence on the assumed normalisation of observations, or nothing if the agent shows how it was trained.
 
     An agent keeps the last observation of its training, and also the raw observation of the environment. On-policy
-    algorithms keep the raw one only under VecNormalize. Raises PolicyError if the request lacks the statistics of an
-    agent that learned under VecNormalize, or gives statistics for another agent.
+    algorithms keep the raw observation only under VecNormalize. Raises PolicyError if the request lacks the statistics
+    of an agent that learned under VecNormalize, or gives statistics for another agent.
     """
     from gymnasium.spaces import Box  # noqa: PLC0415 - of stable-baselines3
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: PLC0415 - likewise

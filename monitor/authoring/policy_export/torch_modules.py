@@ -52,8 +52,8 @@ def is_module(value: object) -> bool:
 def of_module(module: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a torch module that maps observations [n, D] to scores [n, A].
 
-    If a module has no `forward` but an `actor`, as agents of CleanRL have, its policy is the actor, applied to the
-    output of its `network` if it has one. `request.weights` gives the parameters, if set. Raises PolicyError if the
+    Agents of CleanRL have no `forward`, but an `actor`. The policy of such a module is the actor, applied to the output
+    of its `network` if it has a network. `request.weights` gives the parameters, if set. Raises PolicyError if the
     module has memory, fails, or does not fit the model.
     """
     where = f"policy {request.source}"
@@ -125,7 +125,7 @@ def network_onnx(
     buffer = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # about deprecations, and constants found while tracing
+            warnings.simplefilter("ignore")  # warnings about deprecations, and about constants found while tracing
             torch.onnx.export(
                 whole,
                 (torch.as_tensor(example), *remembered.values()),

@@ -1,14 +1,14 @@
-"""Calibration of the belief: if the belief gives a state some probability, how often is this the true state?
+"""Calibration of the belief: if a state has some probability under the belief, how often is it the true state?
 
 The belief at a step is filtered, not smoothed: it is the distribution of the state given all observations and actions
 up to this step, as in `Verdict.belief`. True states are only compared with the belief.
 
-Each true state depends on the previous one, so the outcomes of one episode are not independent. Given the observations,
-they are no martingale either. But consider the first state of an episode whose probability is in a given tenth. The
-observations alone determine which state this is, so it is the true state with the probability that the belief gives it.
-These first states, one for each episode, are independent, so the exact interval of Clopper & Pearson (1934) holds for
-them. The interval is conservative, because the probabilities of these states differ a little (W. Hoeffding, "On the
-distribution of the number of successes in independent trials", 1956).
+Each true state depends on the previous state, so the outcomes of one episode are not independent. Given the
+observations, they are no martingale either. For this reason, only the first state of each episode whose probability is
+in a given tenth is used. The observations alone determine which state this is, so it is the true state with its
+probability under the belief. These first states, one for each episode, are independent, so the exact interval of
+Clopper & Pearson (1934) holds for them. The interval is conservative, because the probabilities of these states differ
+a little (W. Hoeffding, "On the distribution of the number of successes in independent trials", 1956).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ EACH: Final = ERROR / BINS
 class BeliefTenth:
     """The states whose probability was in one tenth of [0, 1].
 
-    `every`: the states at all steps. Neighbouring steps depend on each other, so the interval of `every` means nothing.
-    `first`: the first such state of each episode.
+    `every`: the states at all steps. Neighbouring steps depend on each other, so an interval for `every` has no
+    meaning. `first`: the first such state of each episode.
     """
 
     every: ReliabilityBin
@@ -75,12 +75,12 @@ class BeliefCalibration:
 
     @property
     def calibrated(self) -> bool:
-        """False if a true state had probability 0, or if a tenth disagrees with what was true."""
+        """False if a true state had probability 0, or if a tenth disagrees with the true states."""
         return not self.impossible and self.worst is None
 
     @property
     def worst(self) -> BeliefTenth | None:
-        """The tenth that disagrees most with what was true; None if all agree."""
+        """The tenth that disagrees most with the true states; None if all agree."""
         return max((each for each in self.tenths if not each.agrees), key=lambda each: each.off, default=None)
 
 
@@ -116,7 +116,7 @@ class BeliefRecord:
                     self._compare(step.agent, event)
 
     def read(self, step: Observation) -> tuple[int | None, object]:
-        """Return the true state of a step and its observation, each None if unknown.
+        """Return the true state of a step and its observation; None for an unknown one.
 
         Raises InputError if the model does not have the step's observation.
         """

@@ -1,7 +1,7 @@
 """Values of goals in a world with numbers, at each step of recorded paths, drawn for many steps at once.
 
-A value of the monitor costs a call of the world's graphs for each step up to the horizon. Here one call serves all
-draws of many recorded steps, and one simulation gives the values for every horizon (docs/worlds/reference.md).
+The monitor computes one value with a call of the world's graphs for each step up to the horizon. Here, one call serves
+all draws of many recorded steps, and one simulation gives the values for every horizon (docs/worlds/reference.md).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Recorded(NamedTuple):
     """All steps of the paths [n], one path after another.
 
     `x`, `w`, `a`: state, inputs, and action (-1: none). `low`, `high`: [n, m] ends of the noise of the step to the next
-    state. `began`: the step at which the monitor's path begins (-1: the state is out of range, so there is no verdict).
+    state. `began`: the step at which the monitor's path begins; -1: the state is out of range, so there is no verdict.
     `ended`: whether the episode terminated in this state.
     """
 
@@ -80,7 +80,7 @@ class DrawnValues:
         """Return the values of the goal under nominal and under the fallback, [steps, horizons] each.
 
         Each value is a mean of `DRAWS` draws. NaN: the state is out of range, or the world or a policy fails there. The
-        values of the fallback are drawn, at a step, only if a value of nominal is below `least`; elsewhere they are
+        fallback's values are drawn only at steps at which a value of nominal is below `least`; at other steps they are
         NaN. `report` is called with the number of steps done.
         """
         count = len(self._steps.a)
@@ -119,7 +119,7 @@ class DrawnValues:
                     given = world.forecast(given)  # noqa: PLW2901 - the next inputs
                     found[ahead, n] = given
                 continue
-            # one chance for all steps: a draw's inputs are all from one recording
+            # one random number for all steps: a draw's inputs are all from one recording
             chances = uniforms(self._seed, INPUTS, 0, _particles(rows[n : n + 1]), np.zeros(1, np.int64))[:, 0]
             for ahead in range(1, horizon + 1):
                 found[ahead, n] = world.resample(given, ahead, chances)
@@ -130,8 +130,8 @@ class DrawnValues:
     ) -> Ints:
         """Return the step, counted from `begins` [k], at which the label first holds in each draw, [k, DRAWS].
 
-        The result is `horizon` + 1 if the label does not hold until then. `policy`: None for nominal, which took the
-        recorded actions.
+        The result is `horizon` + 1 if the label does not hold within the horizon. `policy`: None for nominal, which
+        took the recorded actions.
         """
         (label, horizon), past, world = goal, self._steps, self._world
         first = np.full(len(rows) * DRAWS, horizon + 1)
@@ -165,7 +165,8 @@ class DrawnValues:
     ) -> Ints:
         """Return the action of each draw [n].
 
-        `of`: its recorded step, the action taken there (-1: none), its number, and the number of the goal's step.
+        `of`: for each draw, its recorded step, the action taken there (-1: none), its number, and the number of the
+        goal's step.
         """
         (at, taken, particles, number), use = of, self._nominal if policy is None else policy
         actions = taken.copy()
@@ -195,7 +196,7 @@ class DrawnValues:
 
 
 def _particles(rows: Ints) -> Ints:
-    """Return the numbers of the draws of recorded steps [k], which key their noise, [k * DRAWS]."""
+    """Return the numbers of the draws of recorded steps [k], which identify their noise, [k * DRAWS]."""
     return np.asarray((rows[:, np.newaxis] * DRAWS + np.arange(DRAWS)).ravel(), np.int64)
 
 

@@ -22,7 +22,7 @@ HOLDS: Final = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40)
 """Values of `hold` that are compared: smallest lengths of takeovers, in steps."""
 
 WORTH: Final = 0.01
-"""A takeover should be longer if each further step saves this fraction of the episodes that are unsafe without a
+"""A longer takeover is proposed if each further step saves this fraction of the episodes that are unsafe without a
 guard."""
 
 LONGEST: Final = 200
@@ -49,10 +49,10 @@ def guarded(
 ) -> list[Guarded]:
     """Return the effect of a guard on episodes that begin like the recorded ones and have their length.
 
-    The first result is without a guard, the others are for the lengths in `HOLDS`. The results are exact in the model,
-    as a Markov chain of the state and the remaining steps of the takeover. The alarm is assumed to fire if the agent's
-    own policy misses the formula's threshold from now on. The alarm then wants a takeover if the fallback meets this
-    threshold. Earlier observations and the monitor's delay are ignored. `policies`: as for `monitor.values`, with
+    The first result is without a guard. The other results are for the lengths in `HOLDS`. The results are exact in the
+    model, as a Markov chain of the state and the remaining steps of the takeover. The alarm is assumed to fire if the
+    agent's own policy misses the formula's threshold from now on. The alarm then wants a takeover if the fallback meets
+    this threshold. Earlier observations and the monitor's delay are ignored. `policies`: as for `monitor.values`, with
     `nominal` and `fallback`.
     """
     goal = f'P=? [ G<={candidate.horizon} !"{candidate.label}" ]'
@@ -98,9 +98,9 @@ def _episodes(
 ) -> tuple[Floats, Floats]:
     """Return the probability of an unsafe state within `length` steps, and the expected steps of the fallback: [S].
 
-    `where`: for each state, whether the alarm fires, whether it wants a takeover, and whether the state is safe. This
-    is backward induction over the remaining steps. Columns are the remaining steps of a takeover, from 0 (it ends
-    unless the alarm fires); the last column is for no takeover.
+    `where`: for each state, whether the alarm fires, whether it wants a takeover, and whether the state is safe. The
+    method is backward induction over the remaining steps of the episode. Columns are the remaining steps of a takeover,
+    from 0, where the takeover ends unless the alarm fires. The last column is for no takeover.
     """
     fires, wants, safe = where
     unsafe = np.repeat((~safe).astype(float)[:, None], hold + 1, axis=1)

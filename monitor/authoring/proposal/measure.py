@@ -70,11 +70,11 @@ class Measured:
         steps, answered: number of steps of the paths, and number of verdicts on these steps.
         alarms: number of alarms.
         false: number of alarms that are not followed by an unsafe event within the horizon.
-        events, preceded: number of unsafe events, and number of unsafe events with an alarm within the horizon before
-            the event. An alarm that began earlier does not count.
+        events, preceded: number of unsafe events, and number of unsafe events with an alarm that began within the
+            horizon before the event.
         lead: median number of steps from such an alarm to its event, or None.
-        regret, unavoidable: number of verdicts that the requirement is violated, where the fallback would have met the
-            requirement (`regret`) or would not (`unavoidable`).
+        regret, unavoidable: number of verdicts that the requirement is violated. With `regret` the fallback would have
+            met the requirement, with `unavoidable` it would not.
         first: number of the path with the first alarm that preceded an event, else with the first alarm, or None.
         leads: number of steps from each such alarm to its event.
         paths: the counts of each path.
@@ -132,13 +132,13 @@ class _Candidate:
     trace: FormulaTrace = field(default_factory=FormulaTrace)
 
     def take(self, values: Mapping[str, Quantity], number: int, seq: int) -> None:
-        """Take the values at a step of a path. Without the values that decide it, there is no verdict."""
+        """Take the values at a step of a path. There is no verdict if a value that decides it is missing."""
         if self.nominal not in values:
             return
         one = self._compared(values[self.nominal])
         if self.fallback not in values and not one.holds:
             return
-        other = self._compared(values.get(self.fallback, one))  # if `one` holds, `other` decides nothing
+        other = self._compared(values.get(self.fallback, one))  # if `one` holds, `other` is not needed
         outcome = regret_outcome(one.holds, other.holds)
         verdict = Verdict("", "exact", "gumbel", (one, other), outcome=outcome)
         spec = self.candidate.alarm
@@ -199,8 +199,8 @@ def compared(
 ) -> list[Measured]:
     """Return the figures of candidates.
 
-    `steps`: number of a path, step, and formula -> value for each formula of `values_of` that has one there.
-    `labels`: [S] each, for the states of the paths.
+    `steps`: number of a path, step, and formula -> value, for each formula of `values_of` that has a value at this
+    step. `labels`: [S] each, for the states of the paths.
     """
     rows = [_Candidate(each, *values_of(each)) for each in candidates]
     for number, seq, values in steps:
@@ -290,9 +290,10 @@ def summary_of(
 ) -> Measured:
     """Return the figures of a formula on the paths. `unsafe`: whether each state is unsafe, [S].
 
-    `known`: whether this is known, [S], if states are hidden; `unsafe` is False where it is not. Steps and alarms then
-    count if it is known at each step from the takeover to the horizon. An alarm is false if no state there is unsafe: a
-    hidden state may be unsafe before an alarm can know it.
+    `known`: if states are hidden, whether it is known that each state is safe or unsafe, [S]; `unsafe` is False where
+    it is not known. A step or an alarm then counts if it is known at each step from the takeover to the horizon. An
+    alarm is false if none of these states is unsafe. They include states before the alarm, because a hidden state may
+    be unsafe before an alarm can know it.
     """
     leads: list[int] = []
     counts: list[PathAlarms] = []

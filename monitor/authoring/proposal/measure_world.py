@@ -64,7 +64,8 @@ def measured_in_world(
 def _near(values: Floats, threshold: float, paths: Sequence[RecordedPath]) -> tuple[int, ...]:
     """Return the paths on which some value [n] is not clearly above the threshold.
 
-    It is clear if so many draws that meet the goal have a probability below `CLEAR` where the value is the threshold.
+    Let k be the number of draws that meet the goal. The value is clearly above the threshold if a value equal to the
+    threshold gives k or more such draws with a probability below `CLEAR`.
     """
     few = binom.sf(values * DRAWS - 0.5, DRAWS, threshold) >= CLEAR
     ends = np.cumsum([len(path.sent) for path in paths])[:-1]
@@ -100,11 +101,10 @@ def replayed_alone(
 ) -> Measured:
     """Return the figures of one formula, with a new monitor for each path of `only`.
 
-    On the other paths no value comes near the threshold (`Measured.near`), so each step counts as one that meets the
-    requirement.
+    On all other paths no value is near the threshold (`Measured.near`), so each step counts as meeting the requirement.
 
-    Noise depends on agent, episode, step and number of the test. So if `cfmon replay` gets such a path alone, as
-    episode 1 of the same agent, it draws the same noise and raises the same alarms. `names`: names of the actions.
+    Noise depends on agent, episode, step and number of the test. If `cfmon replay` gets a path alone, as episode 1 of
+    the same agent, it therefore draws the same noise and raises the same alarms. `names`: names of the actions.
     `unsafe`: whether each state of the paths is unsafe.
     """
     paths, numbers = recorded

@@ -57,7 +57,7 @@ class ModelQuality:
         skills: skill of the event's forecasts for each horizon.
         problems: further reasons why the model is not good enough.
         past: gains in forecasts from knowing more of the past, if the model has states.
-        bases: what the formula's values rest on at the start, as in `TableEngines.rests_on`.
+        bases: recorded support of the formula's values before anything is observed, as in `TableEngines.rests_on`.
         alarms: rates of the proposed formula.
         horizon: horizon of the proposed formula.
         day: number of steps in a day.
@@ -84,14 +84,14 @@ class ModelQuality:
 
     @property
     def main(self) -> ForecastSkill | None:
-        """The forecasts that the formula relies on. Without a formula, the best forecasts that can be judged."""
+        """The forecasts that the formula relies on; without a formula, the best forecasts that can be judged."""
         judged = [each for each in self.skills if each.known]
         mine = [each for each in judged if each.horizon == self.horizon]
         return max(mine or judged, key=lambda each: (each.better, each.log_gain.low), default=None)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The problems; also that of the main forecasts, if too many of these rest on what was never recorded."""
+        """The problems, including the problem that too many of the main forecasts rest on what was never recorded."""
         said = any(NEVER_RECORDED in each for each in self.problems)
         return (*self.problems, *([self.main.problem] if self.main and self.main.problem and not said else []))
 

@@ -17,7 +17,7 @@ from monitor.model.mdp import MDP
 
 EVENTS: Final = 100
 FEWEST: Final = 3_000
-"""Formulas are measured on `EVENTS` unsafe events and at least `FEWEST` steps, if the paths have as many."""
+"""Formulas are measured on `EVENTS` unsafe events and at least `FEWEST` steps, if the paths have so many."""
 
 LONGEST: Final = 1000
 """Largest number of steps of a simulated episode."""
@@ -32,7 +32,8 @@ class RecordedPath:
         actions: [n].
         ended: True if the episode terminated in the last state.
         episode: number of the episode; None: the path is a whole episode.
-        unseen: True if the last state was not recorded, and only counts as an event: no message can have it.
+        unseen: True if the last state was not recorded. This state then only counts as an event, because no message can
+            have it.
     """
 
     states: Ints
@@ -85,13 +86,13 @@ def simulated(model: MDP, policy: Floats, steps: int, rng: np.random.Generator) 
 
 
 def first_steps(paths: Sequence[RecordedPath], most: int) -> list[RecordedPath]:
-    """Return as many of the first paths as have at most `most` steps in total, but at least one path."""
+    """Return the first paths that have at most `most` steps in total, but at least one path."""
     totals = np.cumsum([len(path.actions) for path in paths])
     return list(paths[: max(int(np.searchsorted(totals, most, side="right")), 1)])
 
 
 def measured_paths(paths: Sequence[RecordedPath], unsafe: Bools, steps: int | None, most: int) -> list[RecordedPath]:
-    """Return the first paths, for measuring formulas: `steps` steps or, if `steps` is None, enough events.
+    """Return the first paths, for measuring formulas, with `steps` steps or, if `steps` is None, with enough events.
 
     Enough means `EVENTS` unsafe events in at least `FEWEST` steps. `most`: largest number of steps if events are too
     few. `unsafe`: [S] whether each state is unsafe.
@@ -113,7 +114,8 @@ def unsafe_events(path: RecordedPath, unsafe: Bools) -> list[int]:
 class Shown(NamedTuple):
     """What recordings show of a condition on hidden states, for each state of paths [S].
 
-    `known`: whether it is known if the condition holds. `alone`: whether the observation alone shows that it holds.
+    `known`: whether it is known if the condition holds. `alone`: whether the observation alone shows that the condition
+    holds.
     """
 
     known: Bools
@@ -137,6 +139,6 @@ def outcomes_of(paths: Sequence[RecordedPath], unsafe: Bools, shown: Shown | Non
 
 
 def episodes_of(paths: Sequence[RecordedPath]) -> Ints:
-    """Return a number of the episode of each path."""
+    """Return for each path a number that stands for its episode."""
     names = [path.episode if path.episode is not None else -1 - number for number, path in enumerate(paths)]
     return np.array(names, np.int64)

@@ -45,8 +45,9 @@ def safest_policy(model: MDP, unsafe: Bools, horizon: int, usual: Floats | None 
     """Return actions [S] that maximise the probability of avoiding `unsafe` [S] for `horizon` steps.
 
     The actions are those of the first step of backward induction, and are used in every step. Each learned row gets one
-    imagined visit that leads to an unsafe state, so that one lucky observation does not make an action look safe. Among
-    equally good actions, the one with the highest probability under `usual` [S, A] is chosen, then the lowest number.
+    additional visit that leads to an unsafe state, so that one lucky observation does not make an action look safe.
+    Among equally good actions, the one with the highest probability under `usual` [S, A] is chosen, then the lowest
+    number.
     """
     trusted = np.ones((model.states, model.actions))
     if model.counts is not None:

@@ -1,7 +1,7 @@
 """Replay recorded steps through the formulas of a configuration, to compare forecasts and alarms with outcomes.
 
-The steps go through a monitor with the formulas and, for each event, a query of the event's probability from now on.
-Whether the event happened is read from the recorded states.
+The steps go through a monitor with the formulas. For each event, the monitor also has a query of the event's
+probability from now on. Whether the event happened is read from the recorded states.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def shown_in(
 ) -> tuple[Bools, Shown]:
     """Return where a condition on hidden states is known to hold, and what the recordings show of it, [n] each.
 
-    `steps`: true state and observation of each step, each None if unknown. `condition`: whether it holds in each state,
-    [S]. The condition is known at a step with a true state. It is also known if it holds in all states that can show
-    the observation, or in none.
+    `steps`: true state and observation of each step; None for an unknown one. `condition`: whether the condition holds
+    in each state, [S]. At a step with a true state, it is known whether the condition holds. It is also known if the
+    condition holds in all states that can show the observation, or in none of them.
     """
     of = np.repeat(condition, np.diff(emissions.indptr))
     some, other = (np.bincount(emissions.observed[each], minlength=emissions.signals) > 0 for each in (of, ~of))

@@ -37,9 +37,9 @@ class RecordedNumbers:
 def numbered_paths(steps: RecordedSteps, condition: int) -> tuple[list[RecordedPath], RecordedNumbers]:
     """Return the paths of recorded steps, with states numbered by step, and the numbers of each state.
 
-    The last state of a path has the inputs of the previous step. Whether an episode terminated there is not kept. If
-    an episode ended in a state that was not recorded, in which `condition` (its column in `UnseenEnds.may`) may hold,
-    the path has one more step, to a state that counts as unsafe, as in a table.
+    The last state of a path has the inputs of the previous step. The paths do not say whether an episode terminated
+    there. If an episode ended in a state that was not recorded, and `condition` may hold there, the path has one more
+    step, to a state that counts as unsafe, as in a table. `condition`: its column in `UnseenEnds.may`.
     """
     every = list(steps.by_path().values())
     last = [rows[-1] for rows in every]
