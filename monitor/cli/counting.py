@@ -51,7 +51,7 @@ def count_files(
     part: CountedFile | None,
     limit: RowLimit,
 ) -> tuple[int, int]:
-    """Count the files that were not counted before; return their number, and the number of the other files.
+    """Count the files that were not counted before; return the number of these files, and of all other files.
 
     The counts are saved after each file, and several times within a large file. `part`: the partly counted file, which
     is continued first. Raises RecordingError if more rows were left out than the `limit` allows; then the old counts

@@ -73,7 +73,7 @@ SHOWN: Final = 10
 """Number of left-out columns that are shown."""
 
 SPARSE: Final = 10
-"""A note is given if a model has at least this many times as many indices as occur in the rows."""
+"""A note is given if at most one in this number of a model's indices occurs in the rows."""
 
 KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10

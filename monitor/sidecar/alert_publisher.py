@@ -129,7 +129,8 @@ class AlertPublisher:
     def retained(self, sent: float | None = None) -> Iterator[Publication]:
         """Yield all messages that a broker should retain.
 
-        The alerts of firing alarms get the time `sent`; if `sent` is None, the time at which they were last sent.
+        The alerts of firing alarms get the time `sent`. If `sent` is None, they keep the time at which they were last
+        sent.
         """
         for agent in sorted(self._published):
             published = self._published[agent]

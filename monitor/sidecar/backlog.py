@@ -1,7 +1,8 @@
-"""Backlog detection: which steps arrive when they happen, and which have waited at the broker or at their agent.
+"""Backlog detection: which steps arrive when they happen, and which steps have waited at the broker or at their agent.
 
-Steps that happen now (*live* steps) may be skipped in overload, and their rate shows overload. Steps of a backlog are
-all evaluated. A step with a time is live if it is not late. A step without a time is live if no backlog is expected.
+*Live* steps arrive when they happen. Their rate shows overload, and in overload some of them are skipped. Steps of a
+backlog are all evaluated. A step with a time is live if it is not late. A step without a time is live if no backlog is
+expected.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from monitor.stream.session import is_late
 from monitor.types.notices import Notice, Received
 
 BACKLOG_MESSAGES: Final = 32
-"""If a batch has at least this many old messages, more are expected to follow. If it has at least this many steps
-without a time from one agent, they are the agent's own backlog, which the agent sends all at once."""
+"""If a batch has at least this many old messages, more are expected. If it has at least this many steps from one agent,
+without a time, they are the agent's own backlog, which the agent sends all at once."""
 
 BACKLOG_SECONDS: Final = 60.0
 """Seconds after connecting, or after a suspension of this process, in which arriving steps may have waited at the
@@ -29,8 +30,8 @@ STOOD_STILL: Final = 2.0
 
 RECONNECT_GRACE: Final = 3.0
 """Seconds after connecting that do not count as waiting for missing steps. Agents that also lost the broker are still
-reconnecting, and their undelivered steps arrive after the broker's queue. Until then, few messages in a batch do not
-mean that all messages have arrived."""
+reconnecting, and their undelivered steps arrive after the broker's queue. During this time, a small batch does not mean
+that all messages have arrived."""
 
 
 class BacklogDetector:
@@ -47,7 +48,7 @@ class BacklogDetector:
         self._clock = clock
         self._late = 0  # number of steps of this batch with an old time
         self._untimed: Counter[str] = Counter()  # agent -> number of its live steps without a time, in this batch
-        self._expected_since = 0.0  # ticks of the newest connection or suspension, as all ticks below
+        self._expected_since = 0.0  # ticks of the newest connection or suspension; the times below are ticks too
         self._ended = read_clock().ticks, read_work()  # after the last batch
         self._burst_began = self._burst_seen = -math.inf
 
@@ -89,7 +90,7 @@ class BacklogDetector:
         burst = self._burst()
         if burst or (up and self.live_since == math.inf and self._has_fetched(taken)):
             self.live -= burst
-            self.live_since = self._clock().ticks + self.config.path.reorder.wait  # steps may still wait so long
+            self.live_since = self._clock().ticks + self.config.path.reorder.wait  # steps may still wait until then
 
     def end_batch(self) -> None:
         """Note when the batch ended, so that a suspension is seen."""
@@ -98,8 +99,8 @@ class BacklogDetector:
     def _has_fetched(self, taken: int) -> bool:
         """Return whether the broker's backlog has arrived: few messages come, or none of the steps is old.
 
-        Right after connecting, few messages come because the broker has not started to send. Until the backlog has
-        arrived, only a step with a recent time is live.
+        Directly after connecting, few messages come because the broker has not started to send. Until the backlog has
+        arrived, only steps with a recent time are live.
         """
         waited = read_clock().ticks - self._expected_since
         few = taken < BACKLOG_MESSAGES and waited > RECONNECT_GRACE

@@ -10,7 +10,7 @@ from monitor.types.stream_events import Instant
 class Clock:
     """Wall time for people, and ticks for durations, in seconds.
 
-    Ticks stop while no messages can arrive, so that no agent counts as silent and no step as late during that time.
+    Ticks stop while no messages can arrive. During that time, no agent counts as silent, and no step counts as late.
     After a restart, ticks continue from the last ticks of the earlier process.
     """
 

@@ -15,8 +15,8 @@ OFFLINE: Final = b'{"state":"offline"}'
 class Publication(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message to send. An empty retained payload clears the message that the broker retained on the topic.
 
-    `repeats`: whether the message repeats an earlier one, so that it need not be sent after a restart. `to`: name of
-    the webhook to which the message is posted; then `topic` is the event's subject. Empty for messages to the broker.
+    `repeats`: True if the message repeats an earlier message, and need not be sent after a restart. `to`: name of the
+    webhook to which the message is posted; then `topic` is the event's subject. Empty for messages to the broker.
     """
 
     topic: str

@@ -10,11 +10,11 @@ from typing import Final
 COLLECT: Final = (500, 1, 500_000)
 """Thresholds of the collector's three generations.
 
-The youngest generation is searched once 500 more objects were created than freed. The middle generation is searched at
-every second of these searches, and all objects after 500,000 searches of the middle generation. Each freed old object
-lowers the difference too, so many more than 500 objects may be young. With a threshold of 20,000, a search of the young
-objects of a thousand agents took up to 140 ms; with 500 it takes up to 3 ms. A search of all 280,000 objects of a
-thousand agents takes 0.2 s; at 10,000 steps a second it happens once an hour.
+The youngest generation is searched when 500 more objects were created than freed. The middle generation is searched at
+every second search of the youngest. All objects are searched after 500,000 searches of the middle generation. Each
+freed old object lowers the difference too, so many more than 500 objects may be young. With a threshold of 20,000, a
+search of the young objects of a thousand agents took up to 140 ms; with 500 it takes up to 3 ms. A search of all
+280,000 objects of a thousand agents takes 0.2 s; at 10,000 steps a second it happens once an hour.
 """
 
 

@@ -21,7 +21,10 @@ MAX_KINDS: Final = 10_000
 
 
 class RateLimitedLog:
-    """Log for entries that may occur with each message. Each kind is logged once a minute; the rest at level debug."""
+    """Log for entries that may occur with each message.
+
+    Each kind is logged once a minute; repetitions have level debug.
+    """
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -53,7 +56,7 @@ class RateLimitedLog:
 
 
 class RateLimit(logging.Filter):
-    """Filter for loggers of libraries: passes one record a minute per message text, for any arguments of the text."""
+    """Filter for loggers of libraries: passes one record a minute for each message text, whatever its arguments are."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,17 +29,17 @@ class Numbers:
         return numbered
 
     def skip(self, number: int) -> None:
-        """Give only numbers larger than this one from now on."""
+        """From now on, give only numbers larger than this number."""
         self._next = max(self._next, number + 1)
 
 
 class Outbox:
     """First-in-first-out queue of at most `limit` messages, used from one thread (the loop's).
 
-    A message first gets a number, under which it can be stored, and is then put into the queue. All published messages
-    are retained, so in the end only the newest message of a topic matters. Beyond `limit`, older messages of the topics
-    with the most messages are dropped; they are logged, and `given_up` is called with their count. The limit bounds
-    memory (some 200 MB). `receiver`: name of the receiver, for the log.
+    A message first gets a number, under which it can be stored, and is then put into the queue. The broker retains all
+    published messages, so only the newest message of a topic matters in the end. Beyond `limit`, older messages of the
+    topics with the most messages are dropped; they are logged, and `given_up` is called with their count. The limit
+    bounds memory (some 200 MB). `receiver`: name of the receiver, for the log.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Outbox:
         self._update_emptied()
 
     def finish(self, last: Publication) -> None:
-        """Add the very last message to send. All other messages are sent before it, and none after it."""
+        """Add the last message to send. All other messages are sent before this message, and none after it."""
         numbered = self._numbers.give([last])
         self.put(numbered)
         self._last = numbered[-1][0]
@@ -124,7 +124,7 @@ class Outbox:
         return found
 
     def rewind(self) -> None:
-        """Begin again on a new connection, with the messages that were not acknowledged on the old one."""
+        """Begin again on a new connection, with the messages that were not acknowledged on the old connection."""
         self._unsent = deque(self._waiting)
         self._something.set()
 

@@ -2,11 +2,11 @@
 
 Two rates are compared, both averaged over some seconds: live steps that arrive per second, and steps evaluated per
 second of *work* while there is a queue. Work is the processor time of this thread. The waiting time of steps does not
-show overload: a process that gets a twentieth of a processor on a busy machine is late, but there are not too many
-steps, and the process catches up. A backlog is not overload either. Steps that accumulated while the broker, the agents
-or this process were away are all evaluated and raise their alarms, if the steps have a time. Steps without a time are
-recognized as a backlog only by their number (`BacklogDetector`), so a backlog that arrives slowly or for more than a
-minute may count as live.
+show overload. For example, a process that gets a twentieth of a processor on a busy machine is late, but it catches up,
+because there are not too many steps. A backlog is not overload either. Steps may accumulate while the broker, the
+agents or this process are away. If these steps have a time, all of them are evaluated and raise their alarms. Steps
+without a time are recognized as a backlog only by their number (`BacklogDetector`), so a backlog that arrives slowly or
+for more than a minute may count as live.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MEMORY: Final = 5.0
 """Time constant of the exponential average, in seconds."""
 
 OUTLIER: Final = 10.0
-"""A batch is ignored if its work per step is this many times the usual work, because it must have included other work.
+"""A batch is ignored if its work per step is this many times the usual work, because it must include other work.
 """
 
 WEIGHT: Final = 0.1
@@ -28,7 +28,8 @@ WEIGHT: Final = 0.1
 class EventRate:
     """Events per second, exponentially averaged over `MEMORY` seconds. NaN until an event was counted.
 
-    `idle`: seconds without an event that are assumed before the first event, so that one early event is no high rate.
+    `idle`: number of seconds without an event that is assumed before the first event. Without it, one early event would
+    be a high rate.
 
     >>> rate = EventRate()
     >>> for _ in range(600):

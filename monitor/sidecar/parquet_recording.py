@@ -6,8 +6,8 @@
     open-000000000000.rec                               the newest events, while the recording is written
 
 A part is a range of events. It has one file for each bucket, named after the part's first event. A Parquet file cannot
-be read before it is complete, so the events of the unfinished part are also in `open-*.rec`. Therefore, if the process
-is killed, no more events are lost than from a recording in one file. `parquet_recorder.py` writes these folders.
+be read before it is complete, so the events of the unfinished part are also in `open-*.rec`. If the process is killed,
+a folder therefore loses no more events than a recording in one file. `parquet_recorder.py` writes these folders.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PART: Final = 1_048_576
 """Maximum number of events of a part."""
 
 MEMORY: Final = 4 << 30
-"""Bytes of address space that reading a file may add to the process, whatever the file declares."""
+"""Bytes of address space that reading a file may add to the process, for any sizes that the file declares."""
 
 _PART: Final = re.compile(r"date=([^/]+)/bucket=(all|[0-9]{1,4})/part-([0-9]{12})\.parquet")
 _OPEN: Final = re.compile(r"open-([0-9]{12})\.rec")
@@ -211,7 +211,7 @@ def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
 def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is optional
     """Raise RecordingError if a file declares more rows than a part may have.
 
-    A column that repeats one value is small on disk, however many rows it has.
+    A column that repeats one value is small on disk, even with very many rows.
     """
     if file.metadata.num_rows > PART:
         raise RecordingError(f"{path}: has {file.metadata.num_rows:,} events; a part has {PART:,} at most")

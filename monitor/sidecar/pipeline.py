@@ -34,8 +34,8 @@ LISTED: Final = 100
 """Maximum number of agents whose blind formulas a status lists."""
 
 SKIPPED: Final = 1_000_000
-"""Number of revisions skipped after a loss of events. More are skipped than were lost, so (id, revision) stays
-unique."""
+"""Number of revisions skipped after a loss of events. It is larger than the number of lost revisions, so that (id,
+revision) stays unique."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -43,7 +43,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     `common`: the state that belongs to no agent. `agents`: agent -> state, of agents that changed since the last
     snapshot; None for an agent that was forgotten since then. `pages`: `<agent>/<number>` -> data that never change
-    once written; None if removed. Agents that are not in this snapshot have their state in an earlier one.
+    after they are written; None if removed. Agents that are not in this snapshot have their state in an earlier
+    snapshot.
     """
 
     common: bytes

@@ -1,7 +1,7 @@
 """Columns of a Parquet recording: convert events to rows of an Arrow table, and back.
 
 `number` is the event's position in the recording, from 0. `agent`, `episode` (as JSON) and `seq` are set for messages
-that can be decoded; tools and `cfmon audit` use them. The other columns contain the unchanged event.
+that can be decoded; tools and `cfmon audit` use these columns. The other columns contain the unchanged event.
 """
 
 from __future__ import annotations

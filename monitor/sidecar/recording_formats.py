@@ -12,7 +12,7 @@ from monitor.sidecar.recording import Header, Recorder, Recording
 def new_recorder(path: Path, header: Header, pattern: str, *, live: bool = True) -> Recorder | ParquetRecorder:
     """Return the writer of a new recording, in Parquet if the name ends in `.parquet`.
 
-    Raises RecordingError if the path exists. `pattern`: topic of the steps. `live`: whether the writer is a running
+    Raises RecordingError if the path exists. `pattern`: topic of the steps. `live`: True if the writer is a running
     monitor, which must not wait long.
     """
     if path.suffix == ".parquet":

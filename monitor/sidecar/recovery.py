@@ -35,7 +35,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def setting_of(loaded: Loaded, client_id: str, ticks: float) -> SnapshotSetting:
-    """Return the circumstances of a snapshot that is taken now."""
+    """Return the settings and the times for a snapshot that is taken now."""
     return SnapshotSetting(
         client_id, loaded.inputs_digest, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or ""
     )
@@ -81,7 +81,7 @@ async def take_up(
     publications = earlier.restore(common, kept.agents, kept.pages, missing=bool(incomplete)).publications
     unknown = [spec.name for spec in setting.formulas if spec not in former.formulas]
     if unknown:
-        earlier.snapshot()  # so the next snapshot has only the agents that change from here on
+        earlier.snapshot()  # so that the next snapshot has only the agents that change from here on
     ticks, count = setting.ticks, 0
     for event in _events(kept):
         earlier.step(event)
@@ -103,7 +103,7 @@ async def take_up(
     pipeline = loaded.pipeline(client_id)
     state = earlier.snapshot(everything=True)
     moved = pipeline.restore(state.common, state.agents, state.pages).publications
-    # A full outbox drops its oldest messages first, so the messages that matter least come first.
+    # A full outbox drops its oldest messages first, so the least important messages come first.
     return Recovered(pipeline, (*doubtful, *publications, *moved), ticks)
 
 

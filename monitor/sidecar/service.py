@@ -324,7 +324,7 @@ class Service:
     def _choose_client_id(self) -> str:
         """Return the configured client id, else the id in the store, else a new id (`make_client_id`).
 
-        The broker keeps unseen messages under the id in the store.
+        Under the id in the store, the broker keeps messages that the monitor has not seen.
         """
         setting = None if self.store is None else self.store.kept.setting
         if self.config.mqtt.client_id is not None or setting is None:
@@ -438,8 +438,8 @@ def serve(
 ) -> int:
     """Run a sidecar until one of `ending_signals` arrives; return the exit code. Raises errors that the user caused.
 
-    `again` reads the configuration again at each SIGHUP; without `again` there is no reload. `started` is called once
-    with the sources of the served pages, and the URL. `before`: the server that has answered probes until now; it is
+    `again` reads the configuration again at each SIGHUP; without `again` there is no reload. `started` is called once,
+    with the sources of the served pages and the URL. `before`: the server that has answered probes until now; it is
     stopped.
     """
     set_up_logging(loaded.config.logging)

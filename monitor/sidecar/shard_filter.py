@@ -40,7 +40,10 @@ def _has(pattern: str, shard: Shard | None, topic: str) -> bool:
 
 
 def check_store(kept: StoreContent, mqtt: MqttConfig) -> None:
-    """Raise ConfigError if the store is of another shard; some agents would be monitored twice, and others never."""
+    """Raise ConfigError if the store is of another shard.
+
+    Some agents would be monitored twice, and others not at all.
+    """
     found = "" if kept.setting is None else kept.setting.shard
     configured = mqtt.shard or ""
     if found == configured or not (kept.agents or kept.events):

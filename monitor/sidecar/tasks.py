@@ -55,7 +55,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     done: asyncio.Future[T] = loop.create_future()
 
     def hand_over(outcome: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed, so nothing waits for it
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
             loop.call_soon_threadsafe(lambda: None if done.done() else outcome())
 
     def run() -> None:

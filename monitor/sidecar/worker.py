@@ -36,8 +36,8 @@ from monitor.types.stream_events import Instant
 
 LOG: Final = logging.getLogger("monitor.service")
 BACKLOG_BUDGET: Final = 0.005
-"""Seconds that an evaluation may take during a backlog. It is short, so that waiting messages are fetched from the
-broker first: at the broker a live agent's steps wait behind another agent's backlog, but here agents take turns."""
+"""Seconds that an evaluation may take during a backlog. The time is short, so that waiting messages are soon fetched
+from the broker. At the broker, a live agent's steps wait behind another agent's backlog; here, agents take turns."""
 
 MAX_TOTAL_GRACE: Final = 30.0
 """Maximum sum of `RECONNECT_GRACE` over connections that were lost before their grace ended. After this sum is used up,
@@ -103,7 +103,8 @@ class Worker:
         which are not acknowledged.
         """
         while True:
-            # `sleep(0)` lets the network run. `wait` has no timeout: that would cost a task for each single message.
+            # `sleep(0)` lets the network run. `wait` has no timeout, because a timeout would cost a task for each
+            # message.
             await (asyncio.sleep(0) if len(self._inbox) or self._waiting.steps else self._inbox.wait())
             if stop.is_set():
                 return
@@ -251,13 +252,13 @@ class Worker:
         In overload, evaluate only each agent's newest live step.
         """
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
-        # Steps left over from the last evaluation are older than new ones, so all agents need not be searched, which
-        # takes long in a backlog.
+        # Steps left over from the last evaluation are older than new steps, so a search of all agents is not needed.
+        # Such a search takes long in a backlog.
         oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
         waited = 0.0 if oldest is None else began.ticks - oldest
         skips = self._backlog.live_since < math.inf and self._pressure.overloaded(waited)
-        # A missing step may be in the inbox. So time passes for missing steps only until the oldest entry of the inbox
-        # arrived.
+        # A missing step may be in the inbox. For missing steps, time therefore passes only until the arrival of the
+        # oldest entry of the inbox.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
         deadline = min(self._config.limits.deadline, BACKLOG_BUDGET) if backlog else self._config.limits.deadline
         steps = max(1, int(deadline / self._pace)) if self._pace else BACKLOG_MESSAGES

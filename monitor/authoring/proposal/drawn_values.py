@@ -185,7 +185,7 @@ class DrawnValues:
         return actions
 
     def _evidence(self, at: int) -> ObservedRow:
-        """Return what the action at a recorded step (-1: none) tells about the noise of the nominal policy's choice."""
+        """Return the evidence on the noise of the nominal policy's choice: the action at a recorded step (-1: none)."""
         if at < 0:
             return NOTHING
         taken = int(self._steps.a[at])

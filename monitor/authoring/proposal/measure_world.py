@@ -32,7 +32,7 @@ from monitor.types.verdicts import Quantity
 from monitor.worlds import CheckedWorld
 
 CLEAR: Final = 0.001
-"""A value is clearly above a threshold if, were it the threshold, so high an estimate had a lower probability."""
+"""A value is clearly above a threshold if a value equal to the threshold more rarely gives so high an estimate."""
 
 
 def measured_in_world(

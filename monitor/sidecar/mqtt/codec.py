@@ -96,7 +96,7 @@ class BrokerReply(NamedTuple):
 class Codec:
     """Encoder and decoder of one connection, for one version. The beginning of a packet is kept until the rest arrives.
 
-    At most `LONGEST` bytes are kept, whatever length a packet declares and however small its pieces are.
+    At most `LONGEST` bytes are kept, for any declared length and any size of the pieces.
     """
 
     def __init__(self, version: Version) -> None:

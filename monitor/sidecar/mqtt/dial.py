@@ -66,7 +66,7 @@ class Dial:
         self._given_up = False
         self.socket: socket.socket | None = None
         self.greeted = False
-        """whether the broker has answered; later failures then do not come from a wrong port"""
+        """whether the broker has answered; if it has, later failures do not come from a wrong port"""
 
     def reach(self) -> tuple[tuple[str, str | None] | None, ssl.SSLContext | None]:
         """Connect; return the current credentials and the context for TLS. Raises OSError or ConfigError."""
@@ -76,16 +76,16 @@ class Dial:
         self.socket = socket.create_connection((broker.host, broker.port), CONNECT_PATIENCE)
         self.socket.setblocking(False)  # noqa: FBT003 - its one argument
         if self._given_up:
-            self.socket.close()  # do not send CONNECT, because it would end the connection that was made meanwhile
+            self.socket.close()  # do not send CONNECT, because it would end a connection that was made in the meantime
         return credentials, context
 
     def acknowledge(self) -> None:
         """Make TCP acknowledge the bytes read at once, if the system supports this (Linux).
 
         Brokers use Nagle's algorithm (RFC 896): they hold back further small packets until TCP has acknowledged the
-        earlier bytes. Our TCP acknowledges bytes together with the next bytes that we write, or after up to 40 ms, and
-        after a PUBACK for an alert we write nothing. The system resets the setting (tcp(7)), so call this method after
-        each read.
+        earlier bytes. Our TCP acknowledges bytes together with the next bytes that we write, or after up to 40 ms.
+        After a PUBACK for an alert, we write nothing, so without this setting the broker waits. The system resets the
+        setting (tcp(7)), so call this method after each read.
         """
         if QUICKACK is not None and self.socket is not None:
             with suppress(OSError):

@@ -20,11 +20,11 @@ MAX_TOPICS: Final = 1000
 other topics."""
 
 MAX_RECEIPTS: Final = 65_535
-"""Maximum number of dropped messages acknowledged together, which is the largest number that a broker may have in
+"""Maximum number of dropped messages that are acknowledged together. It is the largest number that a broker may have in
 flight. The broker sends further dropped messages again."""
 
 LARGE: Final = 64 << 20
-"""Bytes of payload that make the inbox full, however few messages there are."""
+"""Bytes of payload that make the inbox full, for any number of messages."""
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -50,8 +50,8 @@ class Arrived(msgspec.Struct, frozen=True):
 class Dropped:
     """Messages of one topic that were dropped because the inbox was full.
 
-    `receipts`: the last `Dropped` entry between two accepted messages has the receipts of all messages dropped between
-    them, so that these are acknowledged in the order of arrival.
+    `receipts`: between two accepted messages, the last `Dropped` entry has the receipts of all messages that were
+    dropped there. Messages are thus acknowledged in the order of arrival.
     """
 
     now: Instant
@@ -119,7 +119,7 @@ class Inbox:
             if self._was_full:
                 self._report_space()
         else:
-            if self._dropped.get(entry.topic) is entry:  # else messages were accepted after this entry
+            if self._dropped.get(entry.topic) is entry:  # otherwise messages were accepted after this entry
                 del self._dropped[entry.topic]
             self._last = None if entry is self._last else self._last
         return entry

@@ -41,7 +41,7 @@ sidecars with the same client id would disconnect each other many times a second
 
 WINDOW: Final = 5_000
 """Maximum number of published messages in flight, if the broker accepts so many. While the inbox is full, nothing is
-read, so the broker's acknowledgements wait behind the steps that it sent earlier."""
+read, so acknowledgements wait behind the steps that the broker sent before them."""
 
 GOODBYE: Final = 1.5
 """Seconds to send the last messages and DISCONNECT. Messages not sent by then are sent after the restart."""
@@ -189,7 +189,7 @@ class BrokerLink:
 
         When the inbox is full, the rest waits and reading pauses.
 
-        The inbox may be full before the first message, with messages of an earlier connection.
+        Messages of an earlier connection may fill the inbox before the first message.
         """
         for count, message in enumerate(messages):
             if self._inbox.full and not self._holding and self._connection is not None:
@@ -204,7 +204,7 @@ class BrokerLink:
     def _give_up_holding(self) -> None:
         """Continue reading although the inbox is full, and drop messages.
 
-        Otherwise ping responses of the broker would be missed.
+        While reading is paused, the link would not see the broker's ping responses.
         """
         if not self._inbox.full:  # steps are processed, although slowly
             self._resume()

@@ -1,6 +1,6 @@
 """TLS context, with certificates reread for each connection, and explanations of failed handshakes.
 
-There is no option to disable verification, because encryption does not protect without it.
+There is no option to disable verification, because without verification encryption does not protect.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ class Curve:
     """Points in order of arrival. `low`: whether the lower of two values is the worse one.
 
     When the curve is full, neighbouring points in the older half are merged into the worse one, so a bad value stays
-    visible. A missing value (hole) is kept with the values before and after it: without them the hole would seem
-    longer, and the value before it may be the last one of an episode. If merging frees too few points, the oldest
-    points are removed. The ends of episodes are kept beside the points, because a hole may begin before the episode's
-    end.
+    visible. A missing value (hole) is kept, and also the values before and after it. Without these values, the hole
+    would seem longer. The value before it may also be the last value of an episode. If merging frees too few points,
+    the oldest points are removed. The ends of episodes are kept separately, because a hole may begin before the end of
+    its episode.
     """
 
     def __init__(self, *, low: bool = True, most: int = MOST) -> None:

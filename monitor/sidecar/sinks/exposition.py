@@ -1,8 +1,8 @@
 """Counters, gauges and histograms as plain numbers, formatted as text when they are read.
 
 A metric of prometheus_client takes two locks and a search for its labels at each change, and needs 63 ms to write the
-metrics of a thousand agents. Messages wait during this time. Here a change is one entry in a dict, and writing takes
-3.5 ms, because the text of a series is ready except for its number.
+metrics of a thousand agents. Messages wait during this time. Here a change is one entry in a dict. Writing takes 3.5
+ms, because the text of a series is ready except for its number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SeriesFamily:
     def keep(self, labels: tuple[str, ...], numbers: Callable[[], tuple[float, ...]]) -> None:
         """Set a function that returns one number for each name.
 
-        The function is called when the metrics are read. Most functions are replaced before that.
+        The function is called when the metrics are read. Most functions are replaced before they are called.
         """
         entry = self._entries.get(labels)
         if entry is None:

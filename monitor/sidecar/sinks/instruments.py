@@ -146,7 +146,7 @@ class Instruments:
         self.lag = self._histogram("message_lag_seconds", "Time from the agent's clock to arrival.", _LAG_BUCKETS)
 
     def start(self, watched: Watched) -> None:
-        """Create every series that is known beforehand, so that its first increase is an increase from 0."""
+        """Create every series that is known beforehand, so that its first increase starts from 0."""
         for result in get_args(MessageResult):
             self.messages.inc((result,), 0)
         for reason in sorted(REASONS | {"too_many_agents"}):
@@ -159,7 +159,7 @@ class Instruments:
         self.build_info.labels(__version__).set(1)
 
     def show_part(self, part: FleetShard) -> None:
-        """Show which part of a fleet is watched."""
+        """Show which part of a fleet is monitored."""
         self.shards.labels(part.fleet, str(part.shard)).set(part.shard.of)
 
     def adopt(self, watched: Watched) -> None:
@@ -263,7 +263,7 @@ class Instruments:
     def _start_forecasts(self, query: Query) -> None:
         """Create the series of a formula's forecasts.
 
-        If none are followed, there are no series, because 0 would be wrong.
+        If no forecasts are followed, there are no series, because 0 would be wrong.
         """
         name = query.spec.name
         if isinstance(query.followed, str):
@@ -277,7 +277,7 @@ class Instruments:
     def _start_takeovers(self, query: Query) -> None:
         """Create the series of a formula's takeovers.
 
-        If none are judged, there are no series, because 0 would be wrong.
+        If no takeovers are judged, there are no series, because 0 would be wrong.
         """
         if query.takeover_goal is None:
             self.takeovers.drop("formula", query.spec.name)

@@ -53,7 +53,7 @@ ALARMS: Final = "monitor.alarms"
 LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
 LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
-"""Results of a message if its step is not accepted, or if a step before it is missing."""
+"""Results of a message whose step is not accepted, or before whose step another step is missing."""
 UNSAID: Final = frozenset({AlarmMoved, Alert, Calibrated, Ended, Forecast, OffPolicy, Refreshed})
 """Notices that `_notice` does not log. Alerts are logged when published, blindness by reason."""
 
@@ -209,7 +209,7 @@ class Logbook:
                 ABOUT.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)
             case Deviates():
                 self._deviation(notice, now)
-            case Trust(doubted=True):  # reported once, because the test ends then
+            case Trust(doubted=True):  # reported once, because the test ends with this report
                 ABOUT.error(
                     "observed transitions%s contradict the model: e-value 1e%.1f after %d%s",
                     f" of {notice.agent}" if notice.agent else "",
@@ -246,7 +246,8 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else alert.state
         said = (what, name, alert.summary, proof)
-        # The logger's own method is not used, because it searches the stack for the caller, which no entry shows.
+        # The logger's own method is not used, because it searches the stack for the caller, and no entry shows the
+        # caller.
         LOG.handle(
             LOG.makeRecord(LOG.name, level, __file__, 0, "ALARM %s: %s: %s%s", said, None, extra={"fields": fields})
         )

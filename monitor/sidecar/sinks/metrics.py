@@ -47,8 +47,8 @@ from monitor.types.verdicts import Verdict
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOTHING: Final = (math.nan,) * len(FIGURES)
 UNREAD: Final = ("rejected", "dropped", "gap")
-"""Results of messages without a step. They create no series for an agent: an agent with only such messages is not
-monitored, so it would never be forgotten, and its series would never be removed."""
+"""Results of messages without a step. They create no series for an agent, because an agent with only such messages is
+not monitored. It would never be forgotten, and its series would never be removed."""
 
 
 def outcome_of(verdict: Verdict) -> str:

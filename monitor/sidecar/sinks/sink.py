@@ -4,7 +4,7 @@ To add a sink, write a class with these three methods in a new module, and list 
 
 The broker and webhooks are no sinks. Their messages are written to the store in the transaction of the events that
 caused them, and an outbox keeps each message until it is acknowledged. A sink gets the notices of an event after the
-transaction of the event. So it may lose the last notices in a crash, but it never has to undo a notice.
+transaction of the event. It may therefore lose the last notices in a crash, but it does not need to undo a notice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class Sink(Protocol):
         """Show or send the effects of one event. Evidence and journal are written already."""
 
     def recall(self, effects: Effects, now: Instant) -> None:
-        """Show the whole state after a restart or a reload. Nothing in it is new, so do not count or send it."""
+        """Show the whole state after a restart or a reload.
+
+        The state contains no new event, so do not count or send it.
+        """
 
     def adopt(self, watched: Watched) -> None:
         """Continue with another configuration; `recall` follows."""

@@ -28,8 +28,8 @@ from monitor.types.stream_events import BlindReason
 from monitor.types.verdicts import Recourse, Verdict
 
 FormulaState = Literal["firing", "pending", "blind", "unknown", "fine"]
-"""State of a formula for an agent: its alarm is `firing` or `pending`; or it is `blind`; or there is no decided verdict
-(`unknown`); or none of these (`fine`)."""
+"""State of a formula for an agent. `firing`, `pending`: the alarm fires or is pending. `blind`: the formula is blind.
+`unknown`: there is no decided verdict. `fine`: all other cases."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,10 @@ class AgentStatus:
 
 
 def status_of(query: Query | None) -> FormulaStatus:
-    """Return the status of a formula before its first verdict. Its curve knows whether low or high values are bad."""
+    """Return the status of a formula before its first verdict.
+
+    The curve in it knows whether low or high values are bad.
+    """
     return FormulaStatus(Curve() if query is None else Curve(low=query.low_is_worse))
 
 

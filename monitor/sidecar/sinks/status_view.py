@@ -229,8 +229,8 @@ class StatusView:
     def seeing(self) -> bool:
         """Return whether any formula can be evaluated. False if every formula of every agent is blind.
 
-        A formula that is blind for a reason in `READY`, for example an idle agent, does not count as blind here. Such a
-        reason does not lie in the monitor.
+        A formula that is blind for a reason in `READY`, for example an idle agent, does not count as blind here. The
+        cause of such a reason is outside the monitor.
         """
         with self._lock:
             rows = [row for agent in self._agents.values() for row in agent.rows.values()]

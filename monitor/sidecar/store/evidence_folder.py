@@ -53,8 +53,8 @@ class EvidenceFolder:
     def keep_objects(self, objects: Mapping[str, bytes]) -> list[str]:
         """Write the models and policies that evidence refers to (SHA-256 -> bytes); return the names of damaged files.
 
-        A file is damaged if it was altered, or removed after it was written. Raises ConfigError if a file cannot be
-        read or written.
+        A file is damaged if it was altered or removed after it was written. Raises ConfigError if a file cannot be read
+        or written.
         """
         damaged = []
         for name, content in objects.items():

@@ -1,8 +1,8 @@
 """The high-water mark: the number of the last transaction, in a file beside the database. It reveals lost transactions.
 
-SQLite stops reading its log at the first frame with a wrong checksum. So a log with a flipped bit, or a shortened or
-removed log, looks like the log of a process that ended earlier. The mark is written after each transaction. A database
-whose number is below the mark has lost transactions.
+SQLite stops reading its log at the first frame with a wrong checksum. A log that was shortened or removed, or that has
+a flipped bit, therefore looks like the log of a process that ended earlier. The mark is written after each transaction.
+A database whose number is below the mark has lost transactions.
 """
 
 from __future__ import annotations

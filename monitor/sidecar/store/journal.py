@@ -79,7 +79,9 @@ STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)
 
 
 class SnapshotSetting(msgspec.Struct, frozen=True, array_like=True):
-    """Circumstances of the snapshot. `inputs_digest`: `Loaded.inputs_digest`. `ticks`: last ticks of the process.
+    """Settings and times that belong to a snapshot.
+
+    `inputs_digest`: `Loaded.inputs_digest`. `ticks`: last ticks of the process.
 
     `shard`: the configured shard; empty if the monitor watches all agents of the fleet.
     """

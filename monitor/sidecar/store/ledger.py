@@ -50,5 +50,5 @@ def link(before: bytes, number: int, content: bytes) -> bytes:
 
 
 def _digest(head: bytes, content: bytes) -> bytes:
-    """Return the digest of `head` and `content`. `head` identifies the content, and is no prefix of another head."""
+    """Return the digest of `head` and `content`. `head` identifies the content. No head is a prefix of another head."""
     return hashlib.blake2b(head + content, digest_size=SIZE).digest()

@@ -1,7 +1,7 @@
 """Time that the monitor has seen pass. It measures the age of files, so a jump of the wall clock ages no file.
 
-This time advances while the process runs. For the time before the start it advances by at most a day, whatever the wall
-clock says. It is stored as the time stamp of a file, from which the next process continues.
+This time advances while the process runs. For the time before the start, it advances by at most a day, for any reading
+of the wall clock. It is stored as the time stamp of a file. The next process continues from this time stamp.
 """
 
 from __future__ import annotations

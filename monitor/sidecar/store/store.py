@@ -230,7 +230,7 @@ class Store:
             missing = f"{marked - found} of {marked}" if found else f"all {marked}"
             self.incomplete = f"{missing} transactions that were written are missing"
         if self.damages:
-            self.incomplete = ""  # the report that the database was set aside suffices
+            self.incomplete = ""  # the report that the database was set aside is enough
         elif self.incomplete:
             self._report_damage(self.incomplete)
 
@@ -339,7 +339,7 @@ class Store:
                     groups.extendleft([file] for file in reversed(files))
                     continue
                 if files[0].id in self._pending:
-                    self._pending.move_to_end(files[0].id)  # next time this file does not hold back other files
+                    self._pending.move_to_end(files[0].id)  # at the next attempt, this file does not delay other files
                 self._filing_failed(f"evidence {files[0].id}", error.strerror or str(error))
                 return
             for file in files:
@@ -393,6 +393,6 @@ class Store:
         while added and sum(map(len, self._pending.values())) > MAX_PENDING_BYTES:
             lost = next(iter(self._pending))
             del self._pending[lost]
-            self._filed.append(lost)  # so that the database removes it too
+            self._filed.append(lost)  # so that it is also removed from the database
             self.failures += 1
             LOG.error("evidence %s is discarded: too much waits for a failing disk", lost)

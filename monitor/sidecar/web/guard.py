@@ -1,9 +1,9 @@
 """Access control in front of all pages: methods, host names, bearer token.
 
 On loopback without a token, only requests for a loopback name are answered. Otherwise a web page that is open on this
-machine could let its own name resolve to 127.0.0.1 and read everything through the browser (DNS rebinding). If a token
-is required, this is impossible. Beyond loopback, orchestrators probe by address, so names are checked only if
-`http.hosts` is set.
+machine could let its own name resolve to 127.0.0.1, and read everything through the browser (DNS rebinding). With a
+required token, this attack is impossible. Beyond loopback, names are checked only if `http.hosts` is set, because
+orchestrators probe by address.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Guard:
         if self._by_name and not self._is_known(headers.getlist("host")):
             return _refuse(421, "unknown host name; if a proxy forwards it, add it to http.hosts")
         if scope["path"] in SHELL or scope["path"].startswith(PREFIX):
-            return None  # static files (their script prompts for the token and requests data), and runbooks
+            return None  # runbooks, and static files, whose script prompts for the token and requests data
         if self._token_file is not None and not self._is_authorized(headers.getlist("authorization"), self._token_file):
             return _refuse(401, "a bearer token is required", **{"WWW-Authenticate": 'Bearer realm="cfmon"'})
         return None

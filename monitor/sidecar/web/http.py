@@ -1,6 +1,6 @@
 """Metrics, health and state over HTTP, read-only.
 
-`server` runs this application in a thread with its own event loop. So a slow scrape does not delay verdicts, and
+`server` runs this application in a thread with its own event loop. A slow scrape therefore does not delay verdicts, and
 `/healthz` answers even if evaluation hangs.
 """
 
@@ -276,7 +276,7 @@ def _missing(what: str) -> Response:
 
 @contextlib.contextmanager
 def answering_probes(config: HttpConfig, doing: str) -> Iterator[HttpServer]:
-    """Until the block ends, answer probes: alive, and not ready because of `doing`."""
+    """Answer probes inside the block: the process is alive, and not ready because of `doing`."""
 
     async def alive(_request: Request) -> Response:
         return _verdict("")

@@ -1,6 +1,6 @@
 """Pictures of alarms for the status page, each drawn by its own process.
 
-Drawing takes a second of processor time or more, and would delay verdicts in a thread. A process can also be killed.
+Drawing takes a second of processor time or more. In a thread, it would delay verdicts. A process can also be killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from monitor.user_code import is_reference
 
 LOG: Final = logging.getLogger("monitor.http")
 COMMAND: Final = (sys.executable, "-P", "-m", "monitor", "explain", "-", "--large", "-o", "-")
-"""`-P`: modules are not imported from the working directory, which may be the folder of the store."""
+"""With `-P`, modules are not imported from the working directory, which may be the folder of the store."""
 PREFIX: Final = "CFMON_"
 """Prefix of the sidecar's environment variables, which may contain its password. The drawing process does not get
 them."""
@@ -42,7 +42,7 @@ MEMORY: Final = 1 << 30
 ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
 """Without this, numpy and scipy start an unused thread with its own buffers for each core."""
 OOM_SCORE: Final = b"1000"
-"""With this score the kernel kills the drawing process first when memory runs out, and not the monitor."""
+"""With this score, the kernel kills the drawing process before the monitor when memory runs out."""
 
 
 def command_for(models: Iterable[str]) -> tuple[str, ...]:

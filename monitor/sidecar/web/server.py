@@ -28,7 +28,7 @@ PATIENCE: Final = 10.0
 """Seconds for a request to arrive, and for its response to be read."""
 
 MAX_CONNECTIONS: Final = 256
-"""Maximum number of connections. A further connection closes the oldest one, so that probes are answered."""
+"""Maximum number of connections. A further connection closes the oldest connection, so that probes are answered."""
 
 KEEP_ALIVE: Final = 5
 """Seconds for which a connection stays open after a response."""

@@ -10,7 +10,10 @@ LONGEST: Final = 300.0
 """Minimum and maximum pause in seconds; each pause is shortened at random by up to a half."""
 
 LONGEST_REQUESTED: Final = 900.0
-"""Maximum number of seconds that a receiver can request, so that its mistake does not silence a pager for days."""
+"""Maximum number of seconds that a receiver can request.
+
+A mistake of a receiver thus cannot silence a pager for days.
+"""
 
 
 def pause_after(failures: int, *, chance: float, requested: float = 0.0) -> float:

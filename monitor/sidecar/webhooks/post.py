@@ -38,7 +38,7 @@ balancer, a deployment in progress or a secret being replaced."""
 class PostError(Exception):
     """The receiver was not reached, or did not answer. The text gives the reason and does not contain the URL.
 
-    `reached`: whether there was a connection. If so, the fault may lie in this post.
+    `reached`: whether there was a connection. If there was, the fault may lie in this post.
     """
 
     def __init__(self, why: str, *, reached: bool = False) -> None:
@@ -90,7 +90,7 @@ async def post(
     try:
         async with asyncio.timeout(seconds):
             return await in_thread(exchange.run)
-    except TimeoutError:  # of the whole exchange, or of one operation
+    except TimeoutError:  # timeout of the whole exchange, or of one operation
         raise PostError(f"no answer within {seconds:g} s", reached=exchange.connected) from None
     except http.client.RemoteDisconnected:
         raise PostError("it closed the connection without an answer", reached=True) from None

@@ -1,4 +1,4 @@
-"""Sends the posts of one webhook. Each agent's posts are sent in order, each until it is accepted, refused or too old.
+"""Sends the posts of one webhook. An agent's posts are sent in order, each until it is accepted, refused or too old.
 
 One post is sent at a time, and agents take turns. A failed post delays the later posts of its agent, but not the posts
 of other agents. If all posts fail, for example because the receiver is down, attempts are repeated at growing
@@ -40,13 +40,13 @@ PostResult = Literal["delivered", "failed", "dropped", "refused"]
 the receiver refuses it and accepts others. `failed`: an attempt failed."""
 
 REFUSALS: Final = 2
-"""Number of consecutive refusals of a post's content after which the post is set aside, if another post was accepted in
-between."""
+"""If the content of a post is refused this many times in a row, and another post was accepted in between, the post is
+set aside."""
 
 PROOFS: Final = 5
 PROOF_SECONDS: Final = 600.0
-"""A post is also set aside if it failed for `PROOF_SECONDS`, and another post was accepted between two of its failures
-`PROOFS` times. The failure of one of several backends looks the same, but only for some minutes."""
+"""A post is also set aside if it failed for `PROOF_SECONDS`, and if it happened `PROOFS` times that another post was
+accepted between two of its failures. A failure of one of several backends looks the same, but lasts only some minutes."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -76,10 +76,11 @@ class _Queue:
     """Posts of one agent, by number, in order.
 
     `due`: ticks from which the first post may be tried. `failures`: number of consecutive failed attempts. `tried`: the
-    post of the last attempt; the next four numbers are about this post. `refusals`: number of consecutive refusals.
-    `content`: number of consecutive refusals of its content. `proofs`: number of times that another post was accepted
-    between two failures of this post. `since`: ticks of the failure at which `proofs` became 1; while `proofs` is 0,
-    ticks of the first failure. `seen`: number of accepted posts, of all agents, at the last failure.
+    post of the last attempt; `refusals`, `content`, `proofs` and `since` are about this post. `refusals`: number of
+    consecutive refusals. `content`: number of consecutive refusals of the post's content. `proofs`: number of times
+    that another post was accepted between two failures of this post. `since`: ticks of the failure at which `proofs`
+    became 1; while `proofs` is 0, ticks of the first failure. `seen`: number of accepted posts, of all agents, at the
+    last failure.
     """
 
     numbers: deque[int] = field(default_factory=deque)
@@ -106,8 +107,8 @@ class _Queue:
     def judge(self, ticks: float) -> Literal["later", "ask", "hopeless"]:
         """Return whether the fault lies in the post, that is, whether it fails while the receiver accepts other posts.
 
-        `hopeless`: yes. `later`: not known yet. `ask`: try this agent's next post now; if it is accepted, the fault
-        lies here.
+        `hopeless`: yes. `later`: not known yet. `ask`: try this agent's next post now. If the next post is accepted,
+        the fault lies in this post.
         """
         if self.content >= REFUSALS:
             return "hopeless" if self.proofs else "ask"
@@ -203,7 +204,7 @@ class Sender:
         return min(due, key=lambda agent: self._queues[agent].failures > 0, default=None)
 
     async def _rest(self) -> None:
-        """Wait until a post is due or a new one has arrived; the new one may belong to an agent without failures."""
+        """Wait until a post is due, or until a new post has arrived, which may belong to an agent without failures."""
         due = max(min((queue.due for queue in self._queues.values()), default=math.inf), self._resumes)
         tasks = [asyncio.create_task(self._outbox.more())]
         if due < math.inf:
@@ -313,7 +314,7 @@ class Sender:
 
     def _set_aside(self, queue: _Queue, number: int, problem: str) -> None:
         """Give up a post that the receiver refuses although it accepts others."""
-        if (publication := self._outbox.get(number)) is None:  # dropped meanwhile, because too many posts wait
+        if (publication := self._outbox.get(number)) is None:  # already dropped, because too many posts wait
             return
         alert = msgspec.json.decode(publication.payload, type=_Envelope).data
         words = "webhook %s: set aside: %s of %s, revision %d: %s, again and again, while it accepts other posts"
