@@ -53,16 +53,19 @@ class Advice:
         return self._look(f"{doing} {'helped' if helped else 'did not suffice'} then ({given})")
 
     def _doing(self, change: InterventionRef) -> str:
-        """Return the intervention as a gerund; if there is little room, without its name."""
+        """Return the intervention as a gerund, without its name if there is little room."""
         short = noun(self._subject.short(change))
         return ACTING[change.kind] if self._brevity > 2 else DOING[change.kind].format(short)
 
     def _look(self, then: str) -> str:
-        """Return the advice while nothing is known of the present, before what was known."""
+        """Return the advice while nothing is known of the present. It comes before the sentences on what was known."""
         return f"Look {'' if self._brevity else 'at the agent '}yourself; {then}"
 
     def _useless(self, change: InterventionRef, test: Test, *, contradicted: bool) -> str:
-        """Return the advice if handing over is not needed or not enough. A `contradicted` model can show neither."""
+        """Return the advice if handing over is not needed or not enough.
+
+        A `contradicted` model cannot show either of these.
+        """
         short = noun(self._subject.short(change))
         (own, given, bound), doing = self._now(), self._doing(change)
         if needless(self._parsed, self._verdict):
@@ -90,7 +93,7 @@ class Advice:
         return f"You decide: {show} whether {doing} suffices ({given})"
 
     def _does_not_show(self) -> str:
-        """Return the words for the reason why it is open whether the goal is met."""
+        """Return the words for the reason why it is unknown whether the goal is met."""
         if self._verdict.bands is not None and self._verdict.bands.doubt:
             return self._poor()
         return "not recorded" if self._brevity > 1 else "the recordings do not show"
@@ -112,7 +115,7 @@ class Advice:
         return f"{DO[change.kind].format(short)} now"
 
     def without(self, blind: BlindReason | None) -> str:
-        """Return the value of carrying on, unless handing over is known to be better, or another sentence says it."""
+        """Return the value of carrying on, unless handing over is known to be better, or another sentence gives it."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
                 if not advises(blind) or test.holds(own):
@@ -126,7 +129,7 @@ class Advice:
                 return ""
 
     def credibly(self, blind: BlindReason | None) -> str:
-        """Return the credible band that leaves open whether handing over or carrying on suffices now."""
+        """Return the credible band if it leaves open whether handing over or carrying on suffices now."""
         bands, how = self._verdict.credible_now, self._verdict.bands
         if self._handover is None or self._handover[2].helps_now is not None or blind is not None:
             return ""

@@ -18,11 +18,11 @@ class Blindness(msgspec.Struct, frozen=True):
     """A reason why a formula is blind.
 
     `words`: why the formula cannot be evaluated, or why its verdict is not reliable. `first`: what to do first; the
-    runbook of `alert` has the rest. `marks`: whether the reason only
-    marks results. The path is then intact, steps are evaluated, and alarms advance as usual. `ready`: whether the
-    monitor still counts as ready, because the reason does not lie in the monitor itself. `alert`: the alert of
-    `deploy/prometheus/cfmon.rules.yml` that reports it. `complete`: whether an overview may still say "none", because
-    everything that needs an evaluation has been evaluated. `advises`: whether alerts still advise what to do now.
+    runbook of `alert` has the rest. `marks`: whether the reason only marks results. The path is then complete, steps
+    are evaluated, and alarms advance as usual. `ready`: whether the monitor still counts as ready, because the cause is
+    outside the monitor. `alert`: the alert of `deploy/prometheus/cfmon.rules.yml` that reports the reason. `complete`:
+    whether an overview may still say "none", because everything that needs an evaluation has been evaluated.
+    `advises`: whether alerts still advise what to do now.
     """
 
     words: str

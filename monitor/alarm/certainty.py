@@ -38,7 +38,7 @@ class Certainty:
     def sure(self, blind: BlindReason | None, *, of_both: bool = False) -> str:
         """Return a sentence on how certain the answer is, with a note on hardly recorded pairs; empty while blind.
 
-        `of_both`: whether the counterfactual value stands beside it, as in a picture.
+        `of_both`: whether the counterfactual value is shown beside the agent's own value, as in a picture.
         """
         sure = self._sure(blind, of_both=of_both)
         return sure and sure + self._hardly()
@@ -58,8 +58,8 @@ class Certainty:
             return "Exact for this model"
         stable = "stable " if verdict.causal_model == "stable" else ""
         if verdict.outcome is not None and verdict.quantities[0].robust is not False:
-            # The own value and the advice. Causal models may disagree on the counterfactual value only; a picture says
-            # so beside its bounds.
+            # This concerns the agent's own value and the advice. Causal models may disagree only on the counterfactual
+            # value, and a picture reports this beside its bounds.
             if of_both and not verdict.robust:
                 return ""
             words = "Same in every {}model" if self._brevity else "These numbers hold in every {}causal model"

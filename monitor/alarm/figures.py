@@ -39,8 +39,8 @@ def figures_of(
 ) -> Figures:
     """Return the numbers of a verdict on `formula`, for an alarm in `state` with blind reason `blind`.
 
-    Only a firing alarm has advice (`handover`), and only if the intervention is a policy or an action. Decisions made
-    for the goal give no advice.
+    There is advice (`handover`) only for a firing alarm, and only if the intervention is a policy or an action.
+    Decisions made for the goal give no advice.
     """
     return _figures.get(lambda: _made(formula, verdict, state, blind), verdict, formula, state, blind)
 
@@ -88,7 +88,7 @@ def other_quantity(verdict: Verdict) -> Quantity | None:
 
 
 def effect_of(verdict: Verdict) -> float | None:
-    """Return the effect of a regret verdict; None for every other verdict, and if one of its values is open."""
+    """Return the effect of a regret verdict; None for every other verdict, and if one of the two values is open."""
     return None if any(is_open(quantity.extremes) for quantity in verdict.quantities) else verdict.effect
 
 
@@ -134,13 +134,13 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
 
 
 def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
-    """Return the least and the greatest value of handing over now, whatever unrecorded pairs lead to.
+    """Return the least and the greatest value of handing over now, over all outcomes of unrecorded pairs.
 
     None if all pairs are recorded.
 
-    In a world with numbers, nothing is sampled at the extremes. The extremes are then the value minus and plus the
-    fraction of the alternative's samples that leave the recorded range. For a reward they are `ANY`, because such
-    samples may change a reward without limit.
+    In a world with numbers, the extremes are not sampled. They are the value minus and plus the fraction of the
+    alternative's samples that leave the recorded range. For a reward they are `ANY`, because such samples may change a
+    reward without limit.
     """
     if verdict.profile_extremes:
         return verdict.profile_extremes[0][2:]
@@ -154,7 +154,10 @@ def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
 
 
 def extrapolates(quantity: Quantity) -> bool:
-    """Return whether a value in a world with numbers depends on unrecorded steps, so that it may be wrong unnoticed."""
+    """Return whether a value in a world with numbers depends on unrecorded steps.
+
+    Such a value may be wrong without a sign.
+    """
     basis = quantity.rests_on
     return basis is not None and basis.rare is None and basis.never >= MATTERS
 
@@ -173,7 +176,7 @@ def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
 
 
 def needless(formula: Formula, verdict: Verdict) -> bool:
-    """Return whether carrying on from now on meets the goal, whatever unrecorded pairs lead to."""
+    """Return whether carrying on from now on meets the goal for all outcomes of unrecorded pairs."""
     test = _test(formula)
     if test is None or 0 not in verdict.profile:
         return False
@@ -184,7 +187,8 @@ def needless(formula: Formula, verdict: Verdict) -> bool:
 def missed_now(formula: Formula, verdict: Verdict) -> float | None:
     """Return the value of carrying on from now on, if a `regret` that looks back is missed from now on too.
 
-    None if this is not so, if the formula advises nothing from now on, or if the value is not exactly known.
+    None if it is not missed from now on, if the formula advises nothing from now on, or if the value is not exactly
+    known.
     """
     test = _test(formula)
     if not isinstance(formula, Regret) or advised_change(formula) is None or test is None:
@@ -194,7 +198,7 @@ def missed_now(formula: Formula, verdict: Verdict) -> float | None:
     if verdict.method != "exact" or verdict.bands is not None or verdict.profile_extremes:
         return None
     value, (asked, bounds) = verdict.profile[0][0], own(verdict)
-    if asked is None or is_open(bounds):  # a goal that looks back itself has bounds, from now on too
+    if asked is None or is_open(bounds):  # the value of a goal that looks back has bounds, even from now on
         return None
     return None if test.holds(asked) or test.holds(value) else value
 
@@ -241,9 +245,9 @@ def advised_change(formula: Formula) -> InterventionRef | None:
     """Return the policy or action to which a formula suggests to hand over, or the decisions that it suggests.
 
     It is the intervention of `regret`, of `handover`, or of the effect of handing over now; None for every other
-    formula. No later noise is known, so from now on the best decisions are those of the optimal policy: `best` is
-    advice too. `best[k]` and `best[<=k]` are no advice, because they do not say what to do now and later. `max` and
-    `min` are no advice either, because their direction may differ from the goal's.
+    formula. From now on, no noise is known, so the best decisions are those of the optimal policy. For this reason,
+    `best` is advice too. `best[k]` and `best[<=k]` are no advice, because they do not say what to do now and later.
+    `max` and `min` are no advice either, because their direction may differ from the goal's.
     """
     goal = handover_goal(formula)
     if goal is not None:
@@ -300,7 +304,7 @@ def _stance(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> St
 def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Handover | None:
     """Return the advice of a firing alarm. While the formula is blind, it is unknown whether handing over helps.
 
-    A rejected model is believed only if it says that handing over helps, because this is the safe side.
+    A rejected model is believed only if it says that handing over helps, because handing over is the safe choice.
     """
     handover = handover_of(formula, verdict)
     if handover is not None and blind is not None and advises(blind) and handover.helps_now is False:

@@ -28,7 +28,8 @@ class Finding:
         parsed: the formula's text, parsed.
         verdict: verdict on the formula.
         subject: words for the quantities.
-        now: value from now on that the finding gives instead of the one that was asked; None: the one that was asked.
+        now: value from now on, which the finding gives instead of the value that the formula asks for; None: give the
+            latter.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Finding:
         return ", met again" if self._verdict.outcome == "safe" else ""
 
     def is_missed_by(self, value: float) -> bool:
-        """Return whether a value misses the requirement. False if there is no single value that is compared."""
+        """Return whether a value misses the requirement; False if the formula does not compare a single value."""
         threshold = threshold_of(self._parsed) if self.numbers() else None
         if threshold is None:
             return False
@@ -65,7 +66,7 @@ class Finding:
         return passes(value, threshold.comparison, threshold.bound) is fires
 
     def worst(self, value: float) -> str:
-        """Return the sentence on the worst value, which misses the requirement, of an alarm that is over."""
+        """Return the sentence on the worst value of an alarm that is over. This value misses the requirement."""
         shown, *_ = ranges([(value, None), *self.numbers()], self.places)
         return f"While firing it {'fell' if low_is_worse(self._parsed, self._formula.alarm) else 'rose'} to {shown}"
 

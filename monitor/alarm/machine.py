@@ -6,15 +6,15 @@ An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Eac
   regret, and with `when: unavoidable` also unavoidable. `for` bad verdicts, without a good verdict in between, fire the
   alarm;
 - `missed`: the goal is missed, but this is not the trigger: the outcome is unavoidable, or the alternative is unknown.
-  A firing alarm keeps firing, and its count of good verdicts restarts. But a missed verdict does not start an alarm and
-  does not change the count of a pending one;
+    A firing alarm keeps firing, and its count of good verdicts restarts. A missed verdict does not start an alarm, and
+    does not change the count of a pending alarm;
 - `good`: resets a pending alarm. `keep` good verdicts, without one that is bad or missed in between, resolve a firing
   alarm;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
-The outcome of unrecorded pairs is unknown, and unknown is never good. If unrecorded pairs decide the answer, a plain
-formula is assessed as if its answer were bad, and `regret` as if the agent missed its goal. But an unknown alternative
-fires no alarm: `regret` is then `missed`, and an effect is neutral.
+The outcome of unrecorded pairs is unknown, and unknown never counts as good. If unrecorded pairs decide the answer, a
+plain formula is assessed as if its answer were bad, and `regret` as if the agent missed its goal. An unknown
+alternative fires no alarm: `regret` is then `missed`, and an effect is neutral.
 
 Definitions: docs/semantics/streams.md, sections 10.1 and 10.2.
 
@@ -48,8 +48,8 @@ class Alarm(msgspec.Struct, frozen=True):
     `run`: number of counted bad verdicts while pending, of good verdicts while firing, else 0. `first_seq`, `since`:
     step and time (seconds since the epoch) of the first counted bad verdict; None while clear. `revision`: number of
     alerts published in this episode. The next alarm of the episode does not reset `revision`. If an agent restarts
-    under the same episode, two alarms may have the same `first_seq` and therefore the same id. Even then no (id,
-    revision) is used twice.
+    under the same episode, two alarms may have the same `first_seq` and therefore the same id. Even then, each (id,
+    revision) is used only once.
     """
 
     state: MachineState = "clear"
@@ -115,10 +115,13 @@ TABLE: Final[Mapping[tuple[MachineState, MachineEvent, bool], Transition]] = Map
         ("firing", "removed", False): Transition("clear", "reset", "removed", "the formula is gone"),
     }
 )
-"""(state, event, whether this verdict completes a count) -> transition. An event that completes no count has False."""
+"""(state, event, whether this verdict completes a count) -> transition.
+
+For an event that completes no count, the third entry is False.
+"""
 
 IDLE: Final = frozenset(event for (place, event, _), row in TABLE.items() if place == "clear" and row == NOTHING)
-"""Events that never change a clear alarm, so that the table need not be read."""
+"""Events that never change a clear alarm. For these, the table need not be read."""
 
 
 PLAIN_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("fails", "holds")
@@ -212,8 +215,8 @@ def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, AlarmC
 def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, AlarmChange | None]:
     """Set the reason why the formula is blind (None if it is not). The state does not change.
 
-    A firing alarm reports the change as a new revision, because the operator must know whether its values are reliable,
-    and if not, why.
+    A firing alarm reports the change as a new revision, because the operator must know whether the alarm's values are
+    reliable, and if not, why.
     """
     if blind == alarm.blind:
         return alarm, None

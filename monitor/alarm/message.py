@@ -33,7 +33,10 @@ LATEST: Final = YEAR_10000 - 0.0005
 the year 10000."""
 
 TIMES: Final = 4096
-"""Number of cached dates. Alerts of one batch share the time of sending, and each alert repeats its alarm's beginning.
+"""Number of cached dates.
+
+Dates repeat, because the alerts of one batch share the time of sending, and each alert repeats the beginning of its
+alarm.
 """
 
 _encode: Final = msgspec.json.Encoder(enc_hook=np.generic.item).encode

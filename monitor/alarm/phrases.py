@@ -47,7 +47,10 @@ NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">
 
 
 def noun(change: InterventionRef, *, hindsight: bool = True) -> str:
-    """Return an intervention as a noun. `hindsight`: whether decisions made for the goal know later transitions."""
+    """Return an intervention as a noun.
+
+    `hindsight`: whether decisions made for the goal use knowledge of later transitions.
+    """
     known = " in hindsight" * hindsight
     if change.limit is not None:
         return f"at most {_decisions(change.limit)} changed{_towards(change)}{known}"

@@ -1,8 +1,8 @@
 """Recourse in alerts: data and sentences on whether a missed goal could have been met.
 
-The sentences say what would have happened, never what to do, because the changed decisions are chosen with knowledge
-that nobody had at that time. Steps are named by number, so that a sentence is still true when it is read later. The
-sentence also says how many steps ago the step was.
+The sentences say what would have happened, and never what to do, because the changed decisions use knowledge that
+nobody had at that time. Steps are named by number, so that a sentence is still true when it is read later. A sentence
+also says how many steps ago the named step was.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject) 
     """Return sentences on the values of other decisions.
 
     Args:
-        recourse: recourse of a verdict; None if it was not examined, so that there are no sentences.
+        recourse: recourse of a verdict; None if it was not examined. There are then no sentences.
         test: test of the goal.
         subject: gives the words for the time of decisions.
     """

@@ -38,7 +38,7 @@ class Subject:
         formula: the formula, with words for its labels and for actions.
         verdict: verdict on the formula.
         pairs: number of pairs of the verdict's path; 0 if unknown.
-        past: how steps are counted: back from now (`ago`), or from the step that the sentence is about (`before`).
+        past: how steps are counted: back from now (`ago`), or back from the step that the sentence is about (`before`).
         brevity: level of shortening of the words; an index of `LONGEST_NAME`.
     """
 
@@ -87,7 +87,7 @@ class Subject:
 
     @property
     def hindsight(self) -> bool:
-        """True if transitions were observed since the intervention, so that decisions can know of them."""
+        """True if transitions were observed since the intervention, so that decisions can use knowledge of them."""
         return self.back != 0
 
     def named(self, change: InterventionRef) -> str:
@@ -119,7 +119,7 @@ class Subject:
         return f"P({words}{since})" if isinstance(measure, Probability) else f"expected reward({words}{since})"
 
     def _in_words(self, path: Formula) -> str | None:
-        """Return a goal in words if it has one of the most common forms; otherwise None, and the goal is quoted."""
+        """Return a goal in words if it has one of the most common forms; otherwise None, so that the goal is quoted."""
         if isinstance(path, Until) and (late := handover_goal(Goal(WorldRef(), Probability(path)))) is not None:
             return f"too late for {noun(self.short(late.world.change))} within {steps(path.high)}"
         match path:

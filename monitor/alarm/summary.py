@@ -1,12 +1,12 @@
 """Sentences of an alert: a summary that can be read alone, and details.
 
-A person woken at night must be able to act on the summary alone, and to read it out on the telephone. It says what
-happened and how bad it is, what to do, and how certain this is. It has fewer than 200 characters, whatever the names
-and numbers are. The details are the counterfactual, other possible decisions, and how the numbers were computed.
+A person who is woken at night must be able to act on the summary alone, and to read it out on the telephone. The
+summary says what happened, how bad it is, what to do, and how certain this is. It has fewer than 200 characters, for
+all names and numbers. The details are the counterfactual, other possible decisions, and how the numbers were computed.
 
-The numbers are the numbers of the verdict. They are rounded to two decimals, or to more if these are needed to
-distinguish a value from the threshold it misses. All numbers in one summary have the same number of decimals if there
-is room.
+The numbers are the numbers of the verdict. They are rounded to two decimals, or to more decimals if a value would
+otherwise look equal to the threshold that it misses. All numbers in one summary have the same number of decimals if
+there is room.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _parts(
     worst: float | None,
 ) -> _Parts:
     """Return the sentences without the agent's name and without numbers of steps."""
-    # What to do compares values from now on. If the goal is missed from now on too, the finding is the same value.
+    # The advice compares values from now on. If the goal is missed from now on too, the finding gives the same value.
     now = missed_now(parsed, verdict) if state == "firing" else None
     finding, advice = Finding(formula, parsed, verdict, subject, now), Advice(parsed, verdict, subject)
     if state == "firing" and subject.brevity <= 1:  # finding and advice are shown side by side

@@ -23,9 +23,9 @@ OFFSETS: Final = 64
 class VerdictCache(Generic[_T]):
     """Cache of values made from verdicts, and from an `owner` that lives as long as its formula.
 
-    A verdict is recognized by the identity of its quantities and its recourse, because each copy of a shared verdict
-    has the same objects. An entry keeps these objects alive, so no other objects can get their identity. All other
-    fields are compared.
+    A verdict is recognized by the identity (`is`) of its quantities and its recourse, because all copies of a shared
+    verdict have the same objects. An entry keeps these objects alive, so no other objects can get their identity. All
+    other fields are compared by value.
     """
 
     def __init__(self) -> None:

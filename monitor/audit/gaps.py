@@ -25,9 +25,10 @@ class Gaps:
         invalid: number of messages that are no steps.
         lost: number of messages that the monitor recorded as lost.
         missing: (agent, day) -> number of sequence numbers missing within episodes.
-        cut: (agent, day) -> number of episodes without their beginning, except those already open on the first day.
-        days: dates without events between the first and the last.
-        newest: recordings whose newest events are not in a complete part yet, and therefore not in the audit.
+        cut: (agent, day) -> number of episodes without their beginning, except episodes that were open on the first
+            day.
+        days: dates without events between the first and the last date.
+        newest: recordings whose newest events are not yet in a complete part, so that the audit lacks these events.
     """
 
     agents: int = 0

@@ -2,8 +2,8 @@
 
 The evaluation begins with the state that the bucket had after the previous day.
 
-As in a shard, the monitor of a bucket sees only the bucket's agents. Evaluations and changes of the connection concern
-every bucket. Heartbeats are left out, because they only repeat messages.
+As in a shard, the monitor of a bucket sees only the bucket's agents. Evaluations and changes of the connection are
+events of every bucket. Heartbeats are left out, because they only repeat messages.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
 def _common(path: str, _size: int) -> Any:  # noqa: ANN401 - a table of pyarrow
     """Return the events in a file that all buckets need: evaluations, and changes of the connection.
 
-    `_size`: size of the file. It is part of the cache key, so that a former file with the same name is not used.
+    `_size`: size of the file. It is part of the cache key, so that the events of a former file with the same name are
+    not used.
     """
     table = read_part(Path(path), COLUMNS)
     from pyarrow import compute  # noqa: PLC0415 - an optional extra, as `read_part` has found

@@ -23,8 +23,8 @@ DONE: Final = "done.json"
 class Day:
     """Consecutive parts of one date in one recording.
 
-    `name`: the date, followed by `~2` and so on if the clock went back over midnight, or if another recording has the
-    same date. `fresh`: whether no earlier state of the agents is known.
+    `name`: the date. If the clock went back over midnight, or if another recording has the same date, the date is
+    followed by `~2`, and so on. `fresh`: whether no earlier state of the agents is known.
     """
 
     name: str
@@ -92,8 +92,8 @@ def opened(paths: Sequence[Path], loaded: Loaded) -> list[ParquetRecording]:
 def days_of(recordings: Sequence[ParquetRecording], loaded: Loaded) -> list[Day]:
     """Return the days of all recordings, in order.
 
-    A recording continues the previous recording like a monitor that was restarted: with the stored state, if there is a
-    store.
+    A recording continues the previous recording like a restarted monitor. If there is a store, it continues with the
+    stored state.
     """
     found: list[Day] = []
     seen: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Compute the partitions of an audit in this process, in processes on this machine, or on a Dask cluster.
 
-The days of a bucket are computed one after the other; buckets are independent. Existing results are not computed again,
-so a stopped audit can be continued. If a worker is killed, another worker computes its partition.
+The days of a bucket are computed in order. Buckets are independent of each other. Existing results are not computed
+again, so a stopped audit can be continued. If a worker is killed, another worker computes its partition.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _client(workers: int, scheduler: str | None) -> Iterator[Any]:
     library: Any = distributed  # some of its functions have no types
     with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
         if scheduler is None:
-            # Errors for the user come back through the futures. The remaining error logs are Dask's own, for example
-            # about a heartbeat in progress when its worker was closed.
+            # The futures return errors for the user. The remaining error logs are Dask's own, for example about a
+            # heartbeat that was in progress when its worker was closed.
             with (
                 library.LocalCluster(
                     n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL

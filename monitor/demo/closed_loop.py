@@ -1,4 +1,4 @@
-"""Run `cfmon demo --takeover` once, with a broker, a monitor, agents that hand over, and agents that never do."""
+"""Run `cfmon demo --takeover` once: a broker, a monitor, agents that hand over, and agents that never hand over."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OutcomeCounts = dict[str, int]
 
 @dataclass
 class LoopResult:
-    """Reports of the agents (kind of agents -> tally), and the monitor's counts of takeover outcomes."""
+    """Reports of the agents (kind of agents -> counts), and the monitor's counts of takeover outcomes."""
 
     tallies: dict[str, OutcomeCounts] = field(default_factory=lambda: {kind: _empty() for kind in KINDS})
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -186,7 +186,7 @@ def _take_outcomes(address: str, result: LoopResult) -> int:
 
 
 def summarise(result: LoopResult) -> list[str]:
-    """Print the result, and the table if it is not on the screen; return a sentence for each unmet expectation."""
+    """Print the result, and the table if it is not on the screen; return a sentence for each missing event."""
     if not on_terminal(sys.stdout):
         for row in [("", *KINDS.values()), *result.lines()]:
             say(f"{row[0]:<14} {row[1]:>20} {row[2]:>20}".rstrip())

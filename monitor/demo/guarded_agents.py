@@ -1,4 +1,6 @@
-"""Agents of `cfmon demo --takeover`: half of them hand over when the monitor's alarms advise it, half never do.
+"""Agents of `cfmon demo --takeover`.
+
+One half hands over when the monitor's alarms advise it; the other half never hands over.
 
 They run in a separate process and share only the broker with the monitor. In each turn, every agent takes one step;
 guarded agents ask `cfmon_client.Takeover` which action to take. One line of JSON with the tallies is written to stdout

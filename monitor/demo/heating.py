@@ -1,7 +1,8 @@
 """Simulate the house of the scenario `heating`: a world with numbers, a controller, recorded weather, and noise.
 
-The house is the same world that the monitor uses. So the demo can run the house again with the same noise under the
-other controller, and compare the result with the state that the monitor infers from the published numbers alone.
+The house is the same world that the monitor uses. The demo can therefore run the house again, with the same noise,
+under the other controller. It compares the result with the state that the monitor infers from the published numbers
+alone.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ SHOWN: Final = 0.05
 DARKEST: Final = 0.7
 """Opacity of the shade for probability 1. Text on it is still legible."""
 OTHERS: Final = -1
-"""The row of all states that have no row of their own."""
+"""The row of all other states, which have no row of their own."""
 
 
 class WorldPanel(msgspec.Struct, frozen=True):

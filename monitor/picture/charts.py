@@ -166,13 +166,13 @@ def _outlook(alarm: Explanation, branches: Sequence[ComparedWorld]) -> tuple[str
 
 
 def _intervals(branch: ComparedWorld) -> list[tuple[float, float]]:
-    """Return the intervals of a world's value, the widest kind first, without intervals of a single number."""
+    """Return the intervals of a world's value, the widest kind first. Intervals of a single number are left out."""
     found = (branch.extremes, branch.guaranteed, branch.credible, branch.bounds)
     return [each for each in found if each is not None and each[0] < each[1]]
 
 
 def draw_handover(sheet: Sheet, alarm: Explanation, decided: Sequence[Decided] = ()) -> None:
-    """Draw the values if the alternative had taken over at each step, or if one decision had been different."""
+    """Draw for each step the values of a takeover by the alternative, and of one different decision."""
     profile = {alarm.now - offset: both for offset, both in sorted(alarm.profile.items(), reverse=True)}
     profile = {position: both for position, both in profile.items() if position in sheet.time_axis.positions}
     if not profile and not decided:
@@ -201,7 +201,7 @@ def draw_handover(sheet: Sheet, alarm: Explanation, decided: Sequence[Decided] =
 
 
 def _verdict(alarm: Explanation) -> str:
-    """Return a phrase that says when handing over last sufficed, as far as the verdict knows."""
+    """Return a phrase that says when handing over last sufficed, according to the verdict."""
     if alarm.latest_useful is None:
         return "at none of these steps"
     if alarm.latest_useful == 0:

@@ -44,7 +44,7 @@ def distribution_of(world: CounterfactualWorld, value_table: ValueTable, states:
     """Return the distribution until the formula is decided on every path. Raises LimitError above `MOST_CELLS`.
 
     This is the forward product of docs/semantics/formulas.md, section 6.1, with mass [states] for each obligation. In
-    addition, the probability of the paths on which the formula is already decided is kept.
+    addition, it keeps the probability of the paths on which the formula is already decided.
     """
     automaton, labelling = value_table.automaton, value_table.labelling
     mass = {automaton.start: np.zeros(states)}

@@ -73,11 +73,11 @@ class Explanation(msgspec.Struct, frozen=True):
     `now`: position of the path's last pair. Positions are counted from the path's first pair, whose seq is `first`.
     `threshold`, `comparison`: the threshold of the quantity, and the relation that the quantity must have to the
     threshold; None for `=?`. `horizon`: number of steps that the formula looks ahead. `history`: empty if the formula
-    cannot be answered exactly. `profile`: offset -> (nominal, alternative), without the offsets at which rows that were
-    never recorded leave a value open. `kept`, `reached`: the words for a goal that is not missed, or that is reached,
-    by a given step; empty for a reward. `others`: number of further quantities of a compound formula, which are not
-    shown. `names`: names of the actions in the model. `recourse`: the effect of other decisions, None if it is not
-    defined for the formula.
+    cannot be answered exactly. `profile`: offset -> (nominal, alternative). Offsets are left out if rows that were
+    never recorded leave a value open there. `kept`, `reached`: the words for a goal that is not missed by a given step,
+    and for a goal that is reached by a given step; empty for a reward. `others`: number of further quantities of a
+    compound formula, which are not shown. `names`: names of the actions in the model. `recourse`: the effect of other
+    decisions, None if it is not defined for the formula.
     """
 
     title: str
@@ -109,7 +109,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return action_in_words(self.names[number] if self.names else "", number, self.evidence.actions)
 
     def action_in_brief(self, number: int) -> str:
-        """Return the name of an action for a place where it is clear that the name is that of an action."""
+        """Return the name of an action, for a place where it is clear that actions are meant."""
         return self.action(number).removeprefix("action ").strip("'")
 
 
@@ -305,7 +305,10 @@ def world_name(change: InterventionRef, actions: WordsOfActions) -> str:
 
 
 def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[StepAnswer, ...]:
-    """Return the answers after each step of the stored path, as a monitor that knows only this path would give them."""
+    """Return the answers after each step of the stored path.
+
+    They are the answers of a monitor that knows only this path.
+    """
     path = evidence.path
     check = checker.incremental_check(formula, evidence.causal_model, evidence.text, window=len(path))
     return answers_so_far(evidence, formula, lambda n, **ended: check.verdict(path[:n], None if n == 1 else 1, **ended))
@@ -314,7 +317,8 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[St
 def answers_so_far(evidence: Evidence, formula: Formula, ask: Callable[..., Verdict]) -> tuple[StepAnswer, ...]:
     """Return the answers after each step of the stored path; no answers if the computation of one is too large.
 
-    `ask` takes n and how the first n pairs ended, and returns the verdict on these pairs. It is called for each n.
+    `ask` takes n and the information how the first n pairs ended. It returns the verdict on these pairs, and is called
+    for each n.
     """
     count, lookback, moments = len(evidence.path), largest_offset(formula), list[StepAnswer]()
     for n in range(1, count + 1):

@@ -1,4 +1,4 @@
-"""Positions of states, for models of a grid. They come from names or valuations, not from the numbers of states."""
+"""Positions of states in a grid. The positions come from names or valuations, not from the numbers of states."""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ def learned_in_words(alarm: Explanation, model: MDP) -> list[str]:
 
 
 def _different(alarm: Explanation) -> list[ComparedWorld]:
-    """Return the compared worlds; only one of them for a difference, because both have its value and bands."""
+    """Return the compared worlds.
+
+    For a difference, return only one world, because both have the value and bands of the difference.
+    """
     if alarm.difference:
         return [replace(alarm.branches[0], name="difference")]
     return list(alarm.branches)

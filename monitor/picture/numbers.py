@@ -33,7 +33,7 @@ DRAWS, MOST_DRAWS = 400, 4_000
 MOST_FEATURES: Final = 4
 MOST_LABELS: Final = 3
 TRIED: Final = 12
-"""Number of states in which thresholds of labels are looked for."""
+"""Number of states in which thresholds of labels are searched for."""
 BAND: Final = (10.0, 50.0, 90.0)
 """Percentiles of the draws: the lower end of a band, its middle, and its upper end."""
 TINT: Final = 0.16

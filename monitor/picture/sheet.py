@@ -26,7 +26,7 @@ NUMBERS: Final = 52.0
 """Width of the numbers and names to the left of the charts, in pixels; `ENDS`: width of the texts at the right."""
 ENDS: Final = 120.0
 MOST_STEPS: Final = 44
-"""Number of steps to which a picture is cut. Only steps before the first intervention or after the alarm are left out.
+"""Largest number of steps in a picture. Only steps before the first intervention or after the alarm are left out.
 """
 MOST_LINES: Final = 4
 """Largest number of intervals between ticks on the vertical axis."""
@@ -105,7 +105,9 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 def scale_of(lines: Sequence[float], bounds: Sequence[float] = (), *, reward: bool) -> Scale:
-    """Return the axis over the range of some lines. It includes their bounds, unless these would flatten the lines.
+    """Return the axis over the range of some lines.
+
+    It includes the bounds of the lines, unless the bounds would flatten the lines.
 
     >>> scale_of([0.7, 0.9], [0.65, 0.92], reward=False).clipped, scale_of([0.7, 0.74], [0.0], reward=False).clipped
     (False, True)

@@ -37,7 +37,10 @@ DARK: Final = {
     RULE: "#363d46",
     AHEAD: "#22272d",
 }
-"""Colour -> the colour that replaces it in dark mode. The replacement is as legible there as the colour is on white."""
+"""Colour -> the colour that replaces it in dark mode.
+
+The replacement is as legible in dark mode as the colour is on white.
+"""
 
 BREAKS: Final = "\t\n"
 """Control characters that are allowed in text. Others are invalid in XML, or control a terminal that shows them."""
@@ -238,7 +241,7 @@ class Canvas:
     def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:
         """Add an area that can be pointed at, or reached with the keyboard.
 
-        `lines`, the numbers of the area, appear at `below` meanwhile.
+        While the area is active, its numbers, `lines`, appear at `below`.
         """
         self._readings.append((at, size, lines, below))
 

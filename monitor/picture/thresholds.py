@@ -12,7 +12,7 @@ from monitor.arrays import Floats
 from monitor.worlds import CheckedWorld
 
 CELLS: Final = 256
-"""Number of cells of the range in which changes are looked for. Two changes within one cell are missed."""
+"""Number of cells of the range. Each cell is searched for a change, and two changes within one cell are missed."""
 HALVINGS: Final = 60
 NEAR: Final = 1e-6
 """Two changes are equal if they differ by at most this fraction of the range."""
@@ -31,8 +31,8 @@ def thresholds(
     """Return the values at which the label begins or ceases to hold if only the feature `column` changes.
 
     The feature moves from one end of the range to the other in each of the `states` [n, f], while the other features
-    keep their values. The code of a world only says whether a label holds, so this search finds conditions such as
-    `level >= 9`. The result is empty if the values depend on the other features, because then no single line is
+    keep their values. The code of a world only says whether a label holds, so conditions such as `level >= 9` must be
+    found by this search. The result is empty if the values depend on the other features, because then no single line is
     correct. It is also empty for a feature with named values.
     """
     feature = world.features[column]

@@ -1,6 +1,6 @@
 """Read an alert from a message on `cfmon/alerts/<agent>/<formula>`.
 
-docs/messages/alert.md describes the message. Keys without a field here, which a newer monitor may add, are in
+docs/messages/alert.md describes the message. A newer monitor may add keys that have no field here. They are in
 `Alert.document`.
 """
 

@@ -1,6 +1,6 @@
 """Errors of the client: an argument is wrong, or a message is no alert.
 
-Only constructors and readers of messages raise them; they never reach an agent's loop.
+Only constructors and readers of messages raise these errors, so the errors never reach an agent's loop.
 """
 
 from __future__ import annotations

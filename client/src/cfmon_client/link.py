@@ -148,6 +148,9 @@ class Link:
 
 
 async def _until_lost(client: aiomqtt.Client) -> None:
-    """Wait until the connection is lost, and raise the error. While nothing is sent, nothing else reports the loss."""
+    """Wait until the connection is lost, and raise the error.
+
+    While no message is sent, only this method notices the loss.
+    """
     async for _ in client.messages:
         pass

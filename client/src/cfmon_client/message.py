@@ -1,6 +1,6 @@
 """Encode a step as the bytes that the monitor reads (docs/messages/step.md), by the monitor's own rules.
 
-A step that the monitor would reject is already refused here, in the agent, with the monitor's name of the reason.
+A step that the monitor would reject is refused already in the agent, with the name that the monitor has for the reason.
 """
 
 from __future__ import annotations

@@ -31,12 +31,12 @@ class Outbox:
     """Queue of messages, first in, first out. A message is kept for `republish` seconds after its acknowledgement.
 
     A broker acknowledges a message before the message is on disk. If the broker is killed, it loses the messages that
-    it acknowledged in its last seconds. So `rewind` sends these messages again after each reconnection; the monitor
-    drops duplicates by (episode, seq). The `republish` seconds are counted back from the newest acknowledgement, so
-    nothing expires while nothing is acknowledged.
+    it acknowledged in its last seconds. For this reason, `rewind` sends these messages again after each reconnection.
+    The monitor drops duplicates by (episode, seq). The `republish` seconds are counted back from the newest
+    acknowledgement, so no message expires while the broker acknowledges nothing.
 
-    If the messages take more than `limit` bytes, the oldest are removed: first confirmed messages, then unsent
-    messages, which count as `dropped`.
+    If the messages take more than `limit` bytes, the oldest messages are removed: first confirmed messages, then unsent
+    messages. Removed unsent messages count as `dropped`.
     """
 
     def __init__(self, limit: int, republish: float) -> None:

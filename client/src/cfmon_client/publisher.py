@@ -1,8 +1,8 @@
-"""A thread that publishes messages over one connection, whatever happens to the broker.
+"""A thread that publishes messages over one connection, and survives all failures of the broker.
 
-To publish, the caller only does one `deque.append`, without a lock or a system call. The caller never wakes the thread.
-A thread that is woken competes for the interpreter lock while the caller is still inside `step`: with a queue, one step
-in a thousand waited for milliseconds on a busy machine. So the thread checks every 10 ms for messages.
+To publish, the caller only does one `deque.append`, without a lock or a system call. The caller never wakes the thread,
+because a woken thread competes for the interpreter lock while the caller is still inside `step`. With a queue, one step
+in a thousand waited for milliseconds on a busy machine. The thread therefore checks for messages every 10 ms.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MEMORY: Final = 16 << 20
 """Default limit, in bytes, for steps that wait for the broker: about 50,000 steps."""
 
 REPUBLISH: Final = 4.0
-"""Default for how many seconds of acknowledged steps are published again after a reconnection. A killed broker may have
-acknowledged them and not saved them (docs/limits.md)."""
+"""Default number of seconds whose acknowledged steps are published again after a reconnection. A killed broker may have
+acknowledged these steps without saving them (docs/limits.md)."""
 
 FLUSH: Final = 5.0
 """Default number of seconds to wait at the end until the broker has acknowledged all messages."""
@@ -43,8 +43,8 @@ TURN: Final = 0.01
 """Seconds between two checks for messages of the caller."""
 
 HANDED_OVER: Final = 10_000
-"""Maximum number of messages that the caller has handed over and the thread has not read. It is reached only if the
-thread gets no processor time."""
+"""Maximum number of messages that the caller has handed over and the thread has not read. The maximum is reached only
+if the thread gets no processor time."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Publisher:
     async def _feed(self) -> None:
         while True:
             calls = [self._calls.popleft() for _ in range(len(self._calls))]
-            while self._handed_over:  # messages from before the calls go first
+            while self._handed_over:  # messages that were put before these calls are sent first
                 self._link.put(*self._handed_over.popleft())
             for call in calls:
                 call()

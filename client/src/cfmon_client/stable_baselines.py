@@ -19,10 +19,10 @@ __all__ = ["WatchedTraining"]
 class WatchedTraining(BaseCallback):  # type: ignore[misc] # the library is optional, and untyped where it is missing
     """Publish each environment of a training as an agent: `agent-0`, `agent-1`, ...
 
-    `model.learn(..., callback=cfmon_client.WatchedTraining("mqtt://localhost", "arm"))`. The published
-    observations are those that the policy sees, normalized if the environment normalizes them. A step is published
-    after it was executed, because the library calls the callback then. The arguments are those of `Watched`; `agent` is
-    the beginning of the agents' names.
+    `model.learn(..., callback=cfmon_client.WatchedTraining("mqtt://localhost", "arm"))`. The published observations are
+    those that the policy sees, normalized if the environment normalizes them. A step is published after it was
+    executed, because the library then calls the callback. The arguments are those of `Watched`; `agent` is the
+    beginning of the agents' names.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ def publish(
         broker: URL of the broker, such as `mqtt://localhost`, or a `Broker` with credentials and certificates.
         agent: The agent's name: `[A-Za-z0-9_.-]{1,64}`.
         policy: SHA-256 of the policy file that the agent runs, sent with each step. If no policy in the monitor's
-            configuration has this digest, the agent's formulas are blind: otherwise the answers would be wrong.
+            configuration has this digest, the agent's formulas are blind, because answers would be wrong.
         topic: Topic of steps, as in the monitor's configuration; `+` is the agent's name.
         memory: Maximum bytes of steps that are kept while the broker is away; then the oldest are dropped.
         republish: Steps acknowledged in the last `republish` seconds are published again after a reconnection, because
@@ -66,7 +66,7 @@ def check_agent(agent: str) -> None:
 
 @final
 class Steps:
-    """The steps of one agent. Methods return at once and never raise, whatever their arguments. Use it in one thread.
+    """The steps of one agent. For all arguments, methods return at once and never raise. Use it in one thread.
 
     Values that cannot be published are counted and logged, with the reason: see `status`.
 
@@ -127,8 +127,8 @@ class Steps:
         """Begin a new episode; the attribute `episode` is its name from now on.
 
         Without a call of `reset`, a new episode begins with the first step after `end`. `episode`: the name; by default
-        a unique name is made. An open episode is broken off. If you know its last state, call `end` with that state
-        first, so that the monitor evaluates that state too.
+        a unique name is made. An open episode is broken off. If you know the last state of the open episode, first call
+        `end` with this state, so that the monitor evaluates it too.
         """
         self._begin()
         if episode is not None:
@@ -149,8 +149,8 @@ class Steps:
     ) -> None:
         """Publish a state and the action taken in it, before or after the action takes effect.
 
-        A step that cannot be published keeps its number. So the monitor sees a gap, and does not take the steps around
-        it for consecutive ones.
+        A step that cannot be published keeps its number. The monitor therefore sees a gap between the steps before and
+        after it.
 
         Args:
             state: The state, as the monitor's `state_encoder` requires: an integer, a name, a flat list of numbers, or

@@ -35,9 +35,9 @@ async def alerts(
 ) -> AsyncGenerator[Alert, None]:
     """Yield the alerts of an agent (`+`: of all agents) until the caller stops; reconnect whenever necessary.
 
-    The newest alert of each alarm is yielded at least once, also after a lost connection or a restart. The broker
-    retains alerts, so the first ones are those that it holds, including alerts on closed alarms. With a `client_id`,
-    the broker also keeps the alerts that are published while no connection uses this id.
+    The newest alert of each alarm is yielded at least once, also after a lost connection or a restart. The first alerts
+    are those that the broker has retained, including alerts on closed alarms. With a `client_id`, the broker also keeps
+    the alerts that are published while no connection uses this id.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
@@ -50,7 +50,7 @@ async def alerts(
         on_link: Called with True when the subscription is made, and with False when the connection is lost.
 
     Raises:
-        ClientError: The broker's URL or a file is wrong. An unreachable broker is no error: this is logged, and the
+        ClientError: The broker's URL or a file is wrong. An unreachable broker is no error; it is logged, and the
             connection is tried again.
     """
     seen, limited = Seen(), LimitedLog()

@@ -59,8 +59,8 @@ class TakeoverStatus:
     """Counts of the guard so far, and whether the monitor is silent.
 
     Attributes:
-        silent: True if the monitor has given no sign of life for `silent_after` seconds, counted from the guard's start
-            if there was none.
+        silent: True if the monitor has given no sign of life for `silent_after` seconds. Before the first sign of life,
+            the seconds are counted from the guard's start.
         takeovers: Cause -> number of takeovers.
         steps: Policy -> number of steps in which it acted.
         failures: Number of steps in which another policy raised an error, so that the agent's own policy acted.
@@ -80,7 +80,7 @@ class Takeover(Generic[State, Action]):
 
     A thread receives the monitor's messages over one connection; `action` uses the newest ones and does not wait. After
     the constructor, nothing raises. Only one thread may call `action`, `reset` and `release`. A forked process receives
-    nothing, so the monitor counts as silent there.
+    nothing, so the monitor counts as silent in that process.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
@@ -141,9 +141,9 @@ class Takeover(Generic[State, Action]):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds (default: `silent_after`) for the monitor; return whether it is there.
 
-        The monitor is there from its next heartbeat on. A status that the broker retains is no sign of life, because it
-        may be old. Return True at once if the monitor has already been heard and is neither silent nor offline. An
-        agent that does not wait acts without a guard until the monitor is heard, or until `silent_after` has passed.
+        The wait ends at the monitor's next heartbeat. A status that the broker retains is not enough, because it may be
+        old. Return True at once if the monitor has already been heard and is neither silent nor offline. An agent that
+        does not wait acts without a guard until the monitor is heard, or until `silent_after` has passed.
         """
         if self._silent():
             self._heard.clear()
@@ -164,7 +164,7 @@ class Takeover(Generic[State, Action]):
         return self._act(self._held, state, proposed)
 
     def reset(self, episode: str | int | None) -> None:
-        """Begin another episode. A takeover ends, unless the rules say `back: never`; earlier alarms do not count.
+        """Begin another episode. A takeover ends, unless the rules say `back: never`. Earlier alarms do not count.
 
         `episode`: the episode's name in the messages of its steps, such as `steps.episode`; alarms of other episodes do
         not count. If the name is None (unknown), a late alarm of the last episode counts if it is received after this
@@ -306,7 +306,10 @@ class Takeover(Generic[State, Action]):
 
 
 def _fallback(rules: Rules, policies: Mapping[str, object]) -> str:
-    """Return the policy that takes over if the monitor is blind or silent. Raises ClientError if none is determined."""
+    """Return the policy that takes over if the monitor is blind or silent.
+
+    Raises ClientError if the rules do not determine a policy.
+    """
     if not policies or not all(isinstance(name, str) and callable(each) for name, each in policies.items()):
         raise ClientError('policies must map names to functions from a state to an action: {"fallback": fallback}')
     if NOMINAL in policies:

@@ -26,16 +26,16 @@ _UNRELIABLE_BUT_KNOWN: Final = "model_doubt"
 class Known:
     """What is known from the monitor's messages.
 
-    A *sign of life* is a status that the monitor sends now. A message that the broker retains is none, because it may
-    be old and its monitor may have stopped.
+    A *sign of life* is a status that the monitor sends now. A message that the broker retains is no sign of life,
+    because it may be old, and its monitor may have stopped.
 
     Attributes:
         heard: Time of the monitor's last sign of life; at the beginning, the time at which the guard started.
         alerts: Formula -> the newest alert of its newest alarm, also if this alarm has closed.
         sha256: Policy -> SHA-256 of its file in the monitor's configuration.
-        blind: Formulas that are blind for the agent, by the newest status; None if this is unknown, because too many
-            formulas are blind for the status to list all.
-        sent: Topic of a status -> when the newest status on it was sent, on that monitor's clock.
+        blind: Formulas that are blind for the agent, by the newest status. None if they are unknown, because so many
+            formulas are blind that the status cannot list all.
+        sent: Topic of a status -> time at which its newest status was sent, on the clock of its monitor.
         signs: Number of signs of life so far.
     """
 
@@ -49,8 +49,8 @@ class Known:
     def with_alert(self, alert: Alert, *, retained: bool = False) -> Known:
         """Return what is known after an alert about the agent.
 
-        An earlier revision of the known alarm changes nothing. Nor does a retained alert that was sent earlier than the
-        known alert, because a broker that was killed may have saved only earlier alerts.
+        An earlier revision of the known alarm changes nothing. A retained alert that was sent before the known alert
+        changes nothing either, because a killed broker may have saved only earlier alerts.
         """
         known = self.alerts.get(alert.formula.name)
         if known is not None and (_is_earlier(alert, known) or (retained and _sent(alert) < _sent(known))):
@@ -61,12 +61,12 @@ class Known:
     def with_status(
         self, document: Mapping[str, Any], agent: str, now: float, *, topic: str = "", retained: bool = False
     ) -> Known:
-        """Return what is known after a status; only a status that the monitor sends now is a sign of life.
+        """Return what is known after a status. Only a status that the monitor sends now is a sign of life.
 
-        A status is no sign of life if it is not `online`, if it comes from the monitor of another shard, if the broker
-        retained it, or if its time of sending is missing or is that of the last status. The last rule is for bridges
-        between brokers, which repeat retained messages as if they were new. Times of sending are only compared with
-        each other, so the monitor's clock need not agree with the agent's clock.
+        A status is no sign of life if it is not `online`, if it comes from the monitor of another shard, or if the
+        broker retained it. It is also no sign of life if its time of sending is missing, or is the same as that of the
+        last status. This rule is for bridges between brokers, which repeat retained messages as if they were new. Times
+        of sending are only compared with each other, so the monitor's clock need not agree with the agent's clock.
         """
         if document.get("state") != "online" or is_elsewhere(document, agent):
             return self
@@ -85,10 +85,12 @@ class Current:
     """The agent's current episode, which decides which alarms count.
 
     An alarm of the last episode may be received after this episode has begun, because the monitor is a little behind.
-    Only the name of the alarm's episode shows this. The alarm's time does not, because it comes from another clock.
+    Only the name of the alarm's episode shows that the alarm is late. The alarm's time does not show it, because it
+    comes from another clock.
 
     Attributes:
-        name: Name of the episode; alarms of other episodes do not count. None: unknown, so alarms of all episodes do.
+        name: Name of the episode; alarms of other episodes do not count. None: the name is unknown, so alarms of all
+            episodes count.
         over: Ids of the alarms that were known when this episode began; they do not count.
         since: Time at which this episode began.
     """
@@ -123,7 +125,7 @@ class Situation:
 class Held:
     """The policy that acts. `policy`: the policy that has taken over; None: the agent's own policy acts.
 
-    `steps`: number of steps that it has taken since the takeover. `cause`: why it took over.
+    `steps`: number of steps that this policy has taken since the takeover. `cause`: why it took over.
     """
 
     policy: str | None = None
@@ -154,8 +156,8 @@ def situation(rules: Rules, known: Known, current: Current, policies: Collection
 def step(rules: Rules, held: Held, now: Situation, fallback: str) -> Held:
     """Return which policy acts in the next step. `fallback`: policy that takes over if the monitor is blind or silent.
 
-    While the monitor is silent, or an alarm is blind, no policy hands back, and one takes over only if the rules say
-    so. A takeover keeps its policy until it is over.
+    While the monitor is silent, or an alarm is blind, no policy hands back, and a policy takes over only if the rules
+    say so. A takeover keeps its policy until the takeover is over.
     """
     if now.silent:
         return _without_sight(held, rules.when_silent == "fallback", fallback, "silent")
@@ -219,7 +221,7 @@ def _sha256s(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _blind_formulas(document: Mapping[str, Any], agent: str) -> frozenset[str] | None:
-    """Return the formulas that a status lists as blind for an agent; None if its list is cut and lacks the agent."""
+    """Return the formulas that a status lists as blind for an agent; None if a list that is cut off lacks the agent."""
     listed, count = document.get("blind_formulas"), document.get("blind")
     if not isinstance(listed, dict):
         return frozenset()

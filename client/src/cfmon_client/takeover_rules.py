@@ -33,7 +33,7 @@ class Rules:
         only_if_helps: Hand over only if the alert says that handing over helps now (`handover.helps_now`).
         only_if_robust: Hand over only if no causal model of the requested class changes the answer (`robust`).
         hold: With `back: resolved`, a takeover lasts at least this number of steps. With 1 it ends as soon as the alarm
-            resolves, and then the agent's own policy only just meets the goal; `cfmon init` proposes a number.
+            resolves. The agent's own policy then only just meets the goal. `cfmon init` proposes a number.
         back: When to hand back: `resolved` (when no alarm to which the rules apply fires), `episode` (when the next
             episode begins), `never` (only by `Takeover.release`).
         silent_after: The monitor counts as silent this number of seconds after its last sign of life. Each heartbeat is

@@ -62,7 +62,7 @@ class Trail:
         terminated: bool,
         truncated: bool,
     ) -> None:
-        """Hold the state that the action led to, or publish it if it ends the episode."""
+        """Hold the state that the action led to, or publish this state if it ends the episode."""
         state, inputs = self._state(observation, info)
         if terminated or truncated:
             self._steps.end(state, terminated=terminated, truncated=truncated, inputs=inputs, reward=reward)

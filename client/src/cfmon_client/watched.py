@@ -20,7 +20,7 @@ __all__ = ["Watched", "WatchedVector"]
 
 
 class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Wrapper that publishes an environment's steps. It behaves like the environment, whatever happens to the broker.
+    """Wrapper that publishes an environment's steps. It behaves like the environment, even if the broker fails.
 
     Each step is published before the environment executes it. The state that ends an episode is published with
     `terminated` or `truncated`; an episode that `reset` or `close` breaks off is published as truncated.

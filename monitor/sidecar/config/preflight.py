@@ -33,7 +33,7 @@ def check_places(config: Config) -> list[str]:
 
 
 def takeover_notes(queries: Sequence[Query], window: int) -> list[str]:
-    """Return notes on which formulas judge takeovers, and why the others do not, for example because of a short path.
+    """Return notes on which formulas judge takeovers, and why other formulas do not (such as a short path).
 
     There is no note on a formula that names no policy, because it has no takeovers to judge.
     """

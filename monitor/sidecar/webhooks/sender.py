@@ -46,7 +46,7 @@ set aside."""
 PROOFS: Final = 5
 PROOF_SECONDS: Final = 600.0
 """A post is also set aside if it failed for `PROOF_SECONDS`, and if it happened `PROOFS` times that another post was
-accepted between two of its failures. A failure of one of several backends looks the same, but lasts only some minutes."""
+accepted between two of its failures. A failure of one of several backends looks the same, but only for minutes."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
