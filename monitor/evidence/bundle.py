@@ -24,7 +24,7 @@ from monitor.model.unpack import MAX_DIRECTORY_BYTES, check_directory, read_memb
 
 EVIDENCE: Final = re.compile(r"evidence/([0-9a-f]{32})")
 DATE: Final = (1980, 1, 1, 0, 0, 0)
-"""Date of all members, the earliest of the zip format. So equal evidence gives equal bytes."""
+"""Date of all members: the earliest date of the zip format. It is constant, so equal evidence gives equal bytes."""
 
 MAX_MEMBERS: Final = 1100
 """Maximum number of members: evidence, signature, and about a thousand models and policies."""
@@ -58,7 +58,9 @@ def pack_bundle(
 
     Raises:
         EvidenceError: `content` is not evidence, or the digest of an object differs from its name.
-        LimitError: the members together have more than `most` bytes. Also the errors of `read`.
+        LimitError: the members together have more than `most` bytes.
+
+    It also raises the errors of `read`.
     """
     evidence = read_evidence(content)
     members = {f"evidence/{evidence.id}": content}
@@ -84,9 +86,9 @@ def pack_bundle(
 
 
 def read_bundle(file: Path, budget: Budget | None = None) -> Bundle:
-    """Read a zip file, in memory and with limits on sizes. `budget`: limit for its models and policies.
+    """Read a zip file, in memory and with limits on sizes. `budget`: limit for the models and policies in the file.
 
-    Raises EvidenceError, also from `Bundle.objects`, if the file is no zip file with the evidence of one alarm.
+    This function and `Bundle.objects` raise EvidenceError if the file is not a zip file with the evidence of one alarm.
     `Bundle.objects` raises LimitError if the models and policies are larger than the budget.
     """
     try:

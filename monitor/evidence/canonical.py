@@ -42,7 +42,7 @@ ONLY_NAMED = frozenset({"actions"})
 ONLY_MISSED = frozenset({"recourse"})
 """Fields of verdicts on missed goals, which all other verdicts leave out."""
 ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
-"""Fields of evidence on a path on which another policy than nominal acted; otherwise left out."""
+"""Fields of evidence for paths on which another policy than nominal acted; otherwise left out."""
 ONLY_WORLDS = frozenset({"inputs", "tiers", "resampled_from"})
 """Fields of verdicts on worlds with numbers, left out if they have no value."""
 ONLY_HIDDEN = frozenset({"belief", "believed", "evidence", "likely", "unseen"})
@@ -146,7 +146,7 @@ def check_plain(value: object, where: str = "evidence", depth: int = 0) -> None:
 
 
 def _check_data(value: object, depth: int) -> None:
-    """Raise _UnfitError under the conditions of `check_plain`. Callers add the value's place in the document."""
+    """Raise _UnfitError if `check_plain` would raise an error. Callers add the value's place in the document."""
     if type(value) is dict:
         _check_items(value.items(), ".{}", depth)
         if any(type(key) is not str for key in value):

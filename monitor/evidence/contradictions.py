@@ -17,7 +17,7 @@ from monitor.types.specs import AlarmSpec, FormulaSpec
 from monitor.types.stream_events import UNKNOWN_POLICY
 
 TOLERANCE = 1e-9
-"""Maximum accepted difference between a derived and a recorded number, relative to the larger of the number and 1."""
+"""Maximum accepted difference of a derived from a recorded number, relative to the larger of the recorded one and 1."""
 
 
 def contradictions(evidence: Evidence) -> list[str]:
@@ -49,9 +49,10 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 def _of_place(evidence: Evidence) -> Iterator[str]:
     """Check the positions of the path and of the first bad verdict.
 
-    If the path begins at the observed start, the first bad verdict is not later than the path's last step; if both are
-    of the same step, `since` equals `time`. These two rules do not apply to other paths, because the agent may have
-    restarted under the same episode; its steps are then numbered from 0 again while the alarm continues.
+    If the path begins at the observed start, the first bad verdict is not later than the path's last step. If the first
+    bad verdict is at the last step, `since` equals `time`. These two rules do not apply to other paths, because the
+    agent may have restarted within the episode; the agent then numbers its steps from 0 again while the alarm
+    continues.
     """
     oldest = evidence.seq - (len(evidence.path) - 1)
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
@@ -64,7 +65,7 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
 
 
 def of_lengths(evidence: Evidence) -> Iterator[str]:
-    """Check that the lists with an entry for each pair of the path are empty or as long as the path."""
+    """Check each list that has one entry for each pair of the path: it is empty or as long as the path."""
     for name in ("inputs", "acted"):
         entries, pairs = len(getattr(evidence, name)), len(evidence.path)
         if entries not in (0, pairs):

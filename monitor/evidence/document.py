@@ -37,9 +37,9 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     manifest: Mapping[str, object]
     """The file's manifest."""
     choices: tuple[tuple[State, tuple[tuple[int, float], ...]], ...]
-    """For each state of the path, in ascending order (for hidden states the observation; with the inputs if the policy
-    sees them): the actions with positive probability, and their probabilities. Empty if they depend on more than the
-    state."""
+    """For each state of the path, in ascending order: the actions with positive probability, and their probabilities.
+    For hidden states, the observation replaces the state; if the policy sees inputs, the state has the inputs too.
+    Empty if the probabilities depend on more than these."""
 
 
 class TakeoverEvidence(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class TakeoverEvidence(msgspec.Struct, frozen=True):
     policy: str
     """The policy that took over."""
     outcome: TakeoverOutcome
-    """Judgement of the takeover: whether the goal needed it."""
+    """Judgement of the takeover: whether it was needed to meet the goal."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Evidence(msgspec.Struct, frozen=True):
     digest: str
     """SHA-256, in hexadecimal, of the document without this field."""
     alert: str
-    """The alarm's id; for a judged takeover, an id made in the same way, which no alert has."""
+    """The alarm's id. For a judged takeover, an id that is computed in the same way and differs from all alarms' ids."""
     agent: str
     """The agent's name."""
     episode: Episode
@@ -103,7 +103,7 @@ class Evidence(msgspec.Struct, frozen=True):
     the policy is unknown; the verdict does not depend on it."""
     inputs: tuple[tuple[float, ...], ...] = ()
     """The recorded inputs of each step of the path. For hidden states or policies that remember, the belief before each
-    step: place, weight, place, weight, ... Left out if the model has neither."""
+    step: place, weight, place, weight, ... Left out if the model has neither inputs nor beliefs."""
     actions: tuple[tuple[str, str], ...] = ()
     """Pairs of an action (its name in the model or its number) and the configured words for it; left out if there are
     none. No number depends on these words."""

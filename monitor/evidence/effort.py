@@ -1,7 +1,8 @@
 """Work to recompute an alarm's numbers, estimated from the evidence alone.
 
-Anyone can write an evidence file, and a formula of thirty characters can take minutes. So the recipient is warned first
-and decides. The estimate is the largest size to which a formula can unfold; the actual size may be smaller.
+Anyone can write an evidence file, and a formula of thirty characters can take minutes. So the recipient is warned
+before the work begins, and decides. The estimate is the largest number of obligations that a formula can have; the
+actual number may be smaller.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ PAIRS: Final = 100
 """Number of pairs of the path, counted at each offset, that cost as much as one obligation."""
 
 DECISIONS: Final = 10
-"""Number of obligations that cost as much as one obligation with decisions, for which all actions are tried."""
+"""Cost of one obligation with decisions, for which all actions are tried, as a number of plain obligations."""
 
 EXAMINED: Final = 4 * DECISIONS
-"""Number of obligations that cost as much as one obligation of a missed goal whose recourse is examined."""
+"""Cost of one obligation of a missed goal whose recourse is examined, as a number of plain obligations."""
 
 DRAWS: Final = 1_000
 """Number of sampled steps that cost as much as one obligation."""
 
 NESTED: Final = 2_000, 256
-"""In a world with numbers: maximum number of samples of `handover`, and for each state, maximum number of nested
-samples under the other policy."""
+"""In a world with numbers: maximum number of samples of `handover`, and maximum number of nested samples in each state,
+under the policy to hand over to."""
 
 TRIED: Final = 256 * 128 + 1_024
 """Maximum number of samples for the other decisions that are tried if a goal is missed in a world with numbers."""
@@ -63,7 +64,7 @@ def work(evidence: Evidence) -> int:
             steps += (AT_OFFSET * back + (0 if evidence.verdict.recourse is None else TRIED)) * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.belief is not None:
-        # two worlds are evaluated together at each offset of a profile; each may be in any place of the belief
+        # two worlds are evaluated together at each offset of a profile; each world may be in any place of the belief
         pairs = sum((len(each) // 2) ** 2 for each in evidence.inputs[-farthest - 1 :]) * (farthest + 1)
         drawn_models = 0 if evidence.verdict.bands is None else evidence.verdict.bands.draws
         total += pairs * (1 + 2 * drawn_models)  # each at both extremes
@@ -83,7 +84,7 @@ def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:
 
 
 def _parts(goal: Goal) -> int:
-    """Return the number of obligations of a goal's measure, times factors for takeovers that end and for decisions."""
+    """Return the number of obligations of a goal's measure, multiplied for takeovers that end and for decisions."""
     parts = _size(goal.measure)
     changes = goal.world.change, goal.world.baseline or NOMINAL
     lasting = max(max(change.steps or 0, change.limit or 0) for change in changes)
@@ -97,7 +98,7 @@ def _size(measure: Measure) -> int:
 
 
 def _unfolded(path: Formula) -> int:
-    """Return the largest number of obligations of a path formula: each combination of remaining intervals is one."""
+    """Return the largest number of obligations of a path formula: one for each combination of remaining intervals."""
     if isinstance(path, Goal):
         return _parts(path)
     length = path.high + 1 if isinstance(path, Temporal) else 1

@@ -1,7 +1,7 @@
 """Make the evidence of alarms and judged takeovers.
 
-Most of a document is the same for every alarm of a monitor (models, manifests, versions), for every alarm in a state
-(the policies' choices there), or for every alarm on a shared verdict. These parts are packed once.
+Most parts of a document are shared by many documents, so they are packed once: models, manifests and versions by all
+alarms of a monitor; the policies' choices in a state by all alarms in this state; a verdict by all alarms on it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Choosing(Protocol):
 def seen_states(
     policy: object, path: Sequence[tuple[Any, int | None]], inputs: Sequence[tuple[float, ...]]
 ) -> list[Any]:
-    """Return the distinct states of a path as a policy sees them (with the inputs if it uses inputs), ascending."""
+    """Return the distinct states of a path as a policy sees them, ascending; with inputs if the policy uses inputs."""
     if isinstance(policy, WorldPolicy) and policy.sees_inputs:
         return sorted({policy.seen(pair[0], each) for pair, each in zip(path, inputs, strict=True)})
     return sorted({pair[0] for pair in path if pair[0] is not None})
@@ -117,7 +117,7 @@ class EvidenceMaker:
         )
 
     def _id_of(self, about: TakenOver, text: str) -> str:
-        """Return the id of a judged takeover. It is made like an alarm's id, plus a policy, so no alert has it."""
+        """Return the id of a judged takeover. It also depends on the policy, so it differs from the ids of all alarms."""
         assert about.verdict is not None
         sha256 = self._identity.policies
         identity = replace(self._identity, policies={**sha256, self._deployed: sha256["nominal"]})

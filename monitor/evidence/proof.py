@@ -38,11 +38,11 @@ def open_proof(
     memory: int = MAX_UNPACKED_BYTES,
     worlds: Sequence[CheckedWorld] = (),
 ) -> Proof:
-    """Open the objects that the evidence refers to. `read` returns content by SHA-256, and raises if there is none.
+    """Open the objects that the evidence refers to. `read` returns content by SHA-256; it raises if content is missing.
 
     `memory`: maximum bytes for reading all models. `worlds`: the verifier's own copies of worlds written in Python,
-    because code in the evidence is never run. Raises EvidenceError if an object has another digest, or is no model or
-    policy; LimitError if a model needs more memory; ConfigError if a world in Python is not given.
+    because code in the evidence is never run. Raises EvidenceError if an object has another digest, or is not a model
+    or policy; LimitError if a model needs more memory; ConfigError if a world in Python is not given.
     """
     limit = memory // (1 + len(evidence.models))
 

@@ -38,9 +38,9 @@ Policies = Mapping[str, AnyPolicy]
 
 
 class Derived(NamedTuple):
-    """The derived verdict, followed by the verdict of a second program if the second had to help.
+    """The derived verdict, followed by the verdict of a second program if the first program needed it.
 
-    `helped`: texts on the numbers that the first program did not compute itself.
+    `helped`: texts about the numbers that the second program computed.
     """
 
     verdicts: Sequence[Verdict]
@@ -81,8 +81,8 @@ def derive_again(
 ) -> Rederivation:
     """Derive the verdict of evidence without `contradictions`, by the first of `derivers` that supports it.
 
-    The default is `ENGINE`. If a list does not have the path's length, or if the models are not the evidence's, the
-    result has only these problems, because a verdict would be on another path or model.
+    The default is `ENGINE`. If a list does not have the path's length, or if the models are not those of the evidence,
+    the result has only these problems, because any verdict would be about another path or model.
     """
     problems = [*of_lengths(evidence), *_of_models(evidence, model, models or {})]
     if problems:
@@ -150,8 +150,8 @@ ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
 def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
     """Return the verdict of the referee, which samples only in a world with numbers.
 
-    If the engine has to help, return the engine's verdict too. The first verdict then contains the numbers that only
-    the engine computes.
+    If the referee cannot compute all numbers, return the engine's verdict too. The first verdict then contains the
+    numbers that only the engine computes.
     """
     recorded = evidence.verdict
     if not isinstance(model, MDP):
@@ -176,7 +176,7 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
     )
     helped: list[str] = []
     if recorded.bands is not None and recorded.bands.draws > 0 and any(isinstance(t, Reader) for t in tables.values()):
-        with suppress(LimitError):  # then the engine has to help
+        with suppress(LimitError):  # then the engine computes the missing numbers
             return Derived([again(delta=delta, credible=_band_settings(evidence))])
     try:
         derived = again(delta=delta)
@@ -348,7 +348,7 @@ REFEREE: Final = Deriver("referee", _by_referee)
 
 
 def _first_line(error: Exception) -> str:
-    """Return the message without the excerpt and the caret that may follow."""
+    """Return the first line of an error's message, without the excerpt and the caret that may follow."""
     return (str(error) or type(error).__name__).splitlines()[0]
 
 

@@ -84,7 +84,7 @@ def examine(
 ) -> VerificationReport:
     """Verify the evidence in `content`, and report all problems. `read` returns a model or policy by its SHA-256.
 
-    The first of `derivers` that supports the query recomputes the numbers, if the work is at most `most`. Reading the
+    The first of `derivers` that supports the formula recomputes the numbers, if the work is at most `most`. Reading the
     models takes at most `memory` bytes. `worlds`: the verifier's own copies of worlds written in Python.
 
     Raises ConfigError if a model or policy cannot be read, or if a needed world is not in `worlds`. Raises LimitError

@@ -2,10 +2,15 @@
 
 They are frozen. They must be fast to create, because each message creates several of them.
 
-Times are in seconds: `wall` since the epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1]. The modules in
-the order of processing: `specs` says what to monitor. A message becomes an `Observation`, and an observation becomes a
-`Step` (`stream_events`). The held path gives a `Verdict` (`verdicts`), and verdicts lead to an `Alert` (`alerts`). The
-monitor returns `notices`.
+Times are in seconds: `wall` since the epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1].
+
+The modules, in the order of processing:
+
+- `specs`: the settings say what to monitor.
+- `stream_events`: a message becomes an `Observation`, and an observation becomes a `Step`.
+- `verdicts`: the held path gives a `Verdict`.
+- `alerts`: verdicts lead to an `Alert`.
+- `notices`: the monitor returns them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from monitor.types.stream_events import BlindReason, Episode, State
 from monitor.types.verdicts import Outcome, Verdict
 
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
-"""`clear`, `pending` and `firing` are the states of an alarm; `resolved`, `ended` and `removed` close a firing one."""
+"""`clear`, `pending`, `firing`: states of an alarm. `resolved`, `ended`, `removed`: how a firing alarm was closed."""
 
 
 class Threshold(msgspec.Struct, frozen=True):
@@ -45,18 +45,19 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     """The policy or `do(action)` to hand over to, as written in the formula."""
     helps_now: bool | None
     """True if handing over now meets the goal and carrying on does not. For `handover(...)`: true if handing over now
-    meets the goal, so that it is not too late. For a comparison of `delta(policy,nominal)@0`: true if it holds. `null`:
-    not known, for one of four reasons: the formula is blind (but with the reason `model_doubt`, true stays true); the
-    verdict has no `profile`; a `delta` was sampled; or the answer depends on pairs that were never recorded. On a
-    learned model it is false only if the credible band excludes the opposite and no problem with the model is known.
+    meets the goal, so that it is not too late. For a comparison of `delta(policy,nominal)@0`: true if the comparison
+    holds. `null`: not known, for one of four reasons: the formula is blind (but with the reason `model_doubt`, true
+    stays true); the verdict has no `profile`; a `delta` was sampled; or the answer depends on pairs that were never
+    recorded. On a learned model the field is false only if no value in the credible band would make it true and no
+    problem with the model is known.
     """
     latest_useful: int | None
-    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: it would have
-    helped at no step, or this is not known. For `handover(...)` and `delta(...)`: 0 or `null`.
+    """The last moment at which handing over would have helped, as a number of steps ago; 0: now. `null`: handing over
+    would not have helped at any step, or this is not known. For `handover(...)` and `delta(...)`: 0 or `null`.
     """
     extremes: tuple[float, float] | None = None
     """Least and greatest value of handing over now, over all possible outcomes of pairs that were never recorded; left
-    out if all were recorded.
+    out if all pairs were recorded.
     """
     credible_now: tuple[float, float] | None = None
     """On a learned model: credible band of the value of handing over now; left out otherwise."""
@@ -97,11 +98,13 @@ class Alert(msgspec.Struct, frozen=True):
     """Published change of an alarm; `docs/messages.md` lists the fields of the message.
 
     `verdict` is the newest verdict, `figures` has its numbers, and `fired` has the numbers of the verdict on which the
-    alarm fired. `worst`: the worst known value since then; None if the value was not known when the alarm fired. `seq`,
-    `time`: step of the newest verdict. `first_seq`, `since`: step and time of the first bad verdict. Times are
-    seconds since the epoch. Three fields are for the evidence and are not published. `path`: the (state, action) pairs
-    of the verdict's path. `acted`: the policies that acted at these pairs (empty: always nominal). `inputs`: the
-    recorded inputs (empty: the model has none).
+    alarm fired. `worst`: the worst known value since the alarm fired; None if the value was not known when it fired.
+    `seq`, `time`: step of the newest verdict. `first_seq`, `since`: step and time of the first bad verdict. Times are
+    seconds since the epoch.
+
+    Three fields are for the evidence and are not published. `path`: the (state, action) pairs of the verdict's path.
+    `acted`: the policies that acted at these pairs (empty: always nominal). `inputs`: the recorded inputs (empty: the
+    model has none).
     """
 
     id: str

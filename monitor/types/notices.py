@@ -60,7 +60,7 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 class Refreshed(msgspec.Struct, frozen=True):
     """Newer verdict on a firing alarm, without a new revision of the alert. The next heartbeat publishes the verdict.
 
-    `monitor.alarm.refresh` computes the alert from this notice. `pairs`: length of the verdict's path. `worst`: as in
+    `monitor.alarm.refresh` computes the alert from this notice. `pairs`: length of the verdict's path. `worst`: see
     `Alert`.
     """
 
@@ -202,7 +202,7 @@ class Contradictions(msgspec.Struct, frozen=True):
 class Forecast(msgspec.Struct, frozen=True):
     """Outcome of a followed forecast: it came true, did not come true, or was dropped (None).
 
-    `value`: the forecast probability, in [0, 1], that the agent's own future satisfies the path formula.
+    `value`: the forecast probability, in [0, 1], that the agent's observed future satisfies the path formula.
     """
 
     agent: str

@@ -72,8 +72,8 @@ class Sampling(msgspec.Struct, frozen=True):
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of all noise; the same seed draws the same samples."""
     alpha: UnitFraction = 0.01
-    """Probability of a false alarm, i.e. of a wrong *false* or *regret*. On a stream the rate holds for all verdicts of
-    one formula on one agent together, and for the verdict on which the alarm fires.
+    """Probability of a false alarm, i.e. of a wrong *false* or *regret*. On a stream this is the probability of any
+    false alarm among all verdicts of one formula on one agent.
     """
     beta: UnitFraction = 0.01
     """Probability of the opposite error (a failing formula counts as met), per verdict."""
@@ -104,9 +104,9 @@ class BandSettings(msgspec.Struct, frozen=True):
     """Settings for the bands of a learned model; `monitor.evaluation` checks them."""
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
-    """Number of models drawn from the posterior. On each model the answer is evaluated exactly, and twice: once with
-    the worst and once with the best outcome of everything that was never observed. In a world with numbers: largest
-    number of fits that are used.
+    """Number of models drawn from the posterior. On each model the answer is evaluated exactly, and twice: first with
+    the worst outcome of everything that was never observed, then with the best outcome. In a world with numbers:
+    largest number of fits that are used.
     """
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of the draws; the same seed draws the same models."""
@@ -137,7 +137,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     every: int | float = 1
     """The formula is evaluated after this number of steps (int) or after this duration (float, in seconds)."""
     causal_model: CausalModel = "gumbel"
-    """Class of causal models for bounds beside the Gumbel-Max value: `any`, or the counterfactually `stable` ones."""
+    """Class of causal models for bounds beside the Gumbel-Max value: `any`, or only counterfactually `stable` models."""
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
     """Settings of the formula's alarm."""
     engine: Engine = "auto"
@@ -152,7 +152,8 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """
     recourse: RecourseWhen = "auto"
     """Selects the missed goals of `regret(...)` for which the monitor examines whether other decisions could have met
-    the goal, and how few. `auto`: missed goals while the alarm is pending or fires. Also `always` and `off`.
+    the goal, and how few changes are needed. `auto`: missed goals while the alarm is pending or fires. Also `always`
+    and `off`.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -162,7 +163,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all fields that affect alarms, and the type of `every`; words and `recourse` do not."""
+        """Return all fields that affect alarms, and the type of `every`. Words and `recourse` do not affect alarms."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None, instructions=None)
 
@@ -177,8 +178,8 @@ class StreamSettings(msgspec.Struct, frozen=True):
     reorder_wait: float = 0.5
     """Maximum time that later steps wait for a missing step."""
     stale_after: float = 5.0
-    """Silence in an episode after which an agent's formulas are marked `stale`; also how long a step may wait to be
-    evaluated before the formulas are marked `deadline`.
+    """Silence in an episode after which an agent's formulas are marked `stale`. If a step waits this long to be
+    evaluated, the formulas are marked `deadline`.
     """
     idle_after: float = 900.0
     """Silence between episodes after which an agent's formulas are marked `idle`: the agent has finished or failed."""

@@ -60,7 +60,7 @@ YEAR_10000: Final = 253_402_300_800.0
 
 
 class Instant(msgspec.Struct, frozen=True, gc=False):
-    """One reading of both clocks, in seconds. `wall`: since the epoch. `ticks`: on a monotonic clock with any start."""
+    """One reading of two clocks, in seconds. `wall`: since the epoch. `ticks`: on a monotonic clock with any start."""
 
     wall: float
     ticks: float
@@ -69,13 +69,13 @@ class Instant(msgspec.Struct, frozen=True, gc=False):
 class Observation(msgspec.Struct, frozen=True, gc=False):
     """One decoded message, before ordering and encoding.
 
-    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is allowed
-    in the last message of an episode, and if states are hidden. `time`: the agent's clock, seconds since the epoch.
-    `reward`: reward of the transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`:
-    recorded inputs of a world with numbers. `observation`: on a model with hidden states, it is sent in place of
-    `state`, which is then None; if it is None too, the sensor gave no observation. `truth`: the true state, if it is
-    sent beside an observation; only `cfmon report` uses it, no verdict does. In Python, numpy numbers and arrays count
-    as numbers and lists.
+    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent no action; this is
+    allowed in the last message of an episode, and if states are hidden. `time`: the agent's clock, seconds since the
+    epoch. `reward`: reward of the transition into this state. `policy`: sha256 of the policy that the agent reports.
+    `inputs`: recorded inputs of a world with numbers. `observation`: on a model with hidden states, agents send it in
+    place of `state`, and `state` is None; if `observation` is None too, the sensor gave no observation. `truth`: the
+    true state, if it is sent beside an observation; only `cfmon report` uses it, and no verdict depends on it. In
+    Python, numpy numbers and arrays count as numbers and lists.
     """
 
     agent: str

@@ -89,8 +89,8 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     threshold: float | None = None
     """Bound with which the value is compared; `null` for `=?`."""
     holds: bool | None = None
-    """True if the comparison holds. `null` for `=?`, if samples left the comparison undecided, and if it holds at only
-    one of the `extremes`.
+    """True if the comparison holds. `null` for `=?`, if samples left the comparison undecided, or if the comparison
+    holds at only one of the `extremes`.
     """
     robust: bool | None = None
     """True if no causal model of the class changes `holds`; if there is a guaranteed band, true if no model in the band
@@ -102,22 +102,22 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """Level of the confidence interval, in (0, 1); left out of an exact answer."""
     credible: Band | None = None
     """On a learned model: band of the Gumbel-Max value over models drawn from the posterior, at the level in the
-    verdict's `bands`; everything that was never observed is as bad as possible at the lower end and as good as possible
-    at the upper end. In a learned world with numbers: band of the value over the fits. Left out otherwise.
+    verdict's `bands`. At the lower end everything that was never observed is as bad as possible; at the upper end it is
+    as good as possible. In a learned world with numbers: band of the value over the fits. Left out otherwise.
     """
     guaranteed: Band | None = None
     """On a learned model: bounds over every causal model and every row in the confidence set; left out otherwise."""
     extremes: Band | None = None
-    """On a learned model with pairs (state, action) that were never recorded: the values if such pairs lead to the
-    worst and to the best, with all other rows as estimated. Left out otherwise.
+    """On a learned model with pairs (state, action) that were never recorded: the value with the worst outcomes of
+    these pairs, and the value with the best outcomes; all other rows are as estimated. Left out otherwise.
     """
     support: int | None = None
     """On a learned model: smallest number of visits among the rows that contribute 90 % of the answer. Left out
     otherwise."""
     rests_on: RestsOn | None = None
-    """On a learned model: recordings on which the value rests; for a difference of two worlds, those of the first
-    world. In a world with numbers: for `handover(...)`, and if the goal is missed, recordings behind the value of
-    handing over now. Left out otherwise.
+    """On a learned model: recordings on which the value rests; for a difference of two worlds, on which the first
+    world's value rests. In a world with numbers: recordings behind the value of handing over now, for `handover(...)`
+    and if the goal is missed. Left out otherwise.
     """
 
 
@@ -145,7 +145,7 @@ class Bands(msgspec.Struct, frozen=True):
     """Settings of the bands of a learned model. With these and the path, the bands can be computed again."""
 
     draws: int = 0
-    """Number of posterior models for the credible band; 0 without a requested band, and in a world with numbers."""
+    """Number of posterior models for the credible band; 0 if no band was requested, and in a world with numbers."""
     seed: int = 0
     """Seed of these models."""
     level: float | None = None
@@ -155,7 +155,7 @@ class Bands(msgspec.Struct, frozen=True):
     delta: float | None = None
     """Probability that the guaranteed band fails, for all answers together; `null` without a guaranteed band."""
     reason: str = ""
-    """Why a band or the support is missing, or why fits have no answer; empty if nothing is missing."""
+    """Why a band or the support is missing, or why some fits give no answer; empty if nothing is missing."""
     fits: int = 0
     """In a learned world with numbers: number of fits to resampled recordings that give the credible band."""
     doubt: str = ""
@@ -164,7 +164,7 @@ class Bands(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The fewest changed decisions that meet a missed goal, and the first changed decision. Before it, nothing changes.
+    """The fewest changed decisions that meet a missed goal, and the first of these decisions.
 
     The decisions are chosen in hindsight, with the noise inferred from the observed path.
     """
@@ -178,7 +178,7 @@ class Changes(msgspec.Struct, frozen=True):
     state: State
     """State in which the decision was made."""
     taken: int | None
-    """Action that was taken; `null`: none yet."""
+    """Action that was taken; `null` if no action has been taken yet."""
     proposed: int
     """Action that meets the goal instead."""
     taken_name: str = ""
@@ -197,8 +197,8 @@ class Recourse(msgspec.Struct, frozen=True):
     """
 
     avoidable: Avoidable | None = None
-    """`foresight`: the policy that is best without hindsight meets the goal; `hindsight`: only the best decisions in
-    hindsight meet it; `no`: no decisions meet it. `null`: not known; `reason` says why.
+    """`foresight`: the policy that is best without hindsight meets the goal. `hindsight`: only the best decisions in
+    hindsight meet the goal. `no`: no decisions meet the goal. `null`: not known; `reason` says why.
     """
     robust: bool | None = None
     """True if no causal model of the requested class changes `avoidable`; `null` if no class was requested, or if the
@@ -252,7 +252,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """
     latest_useful: int | None = None
     """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none. For
-    `handover(F, Q, h)`: 0 if F meets Q now. If `profile_extremes` is given, both values are the least favourable ones.
+    `handover(F, Q, h)`: 0 if F meets Q now. If `profile_extremes` is given, the values compared are the extremes that
+    are least favourable to the alternative.
     """
     offset: int = 0
     """Offset that was used, in steps."""
@@ -265,7 +266,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     drawn: Drawn | None = None
     """Settings and seed of the samples; left out of an exact answer."""
     credible: Band | None = None
-    """Credible band of the only quantity; for `regret` that of the alternative. This field and the following ones are
+    """Credible band of the only quantity; for `regret` that of the alternative. This field and the next six fields are
     for learned models and are left out otherwise.
     """
     guaranteed: Band | None = None
@@ -286,8 +287,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     this was not examined.
     """
     profile_extremes: ProfileExtremes = ()
-    """Extremes of the values in `profile`, from offset 0 on: least and greatest under nominal, then least and greatest
-    under the alternative (`Quantity.extremes`); left out if there are none.
+    """Extremes (`Quantity.extremes`) of the values in `profile`, from offset 0 on: least and greatest value under
+    nominal, then least and greatest value under the alternative; left out if the values have no extremes.
     """
     credible_now: tuple[float, float, float, float] | None = None
     """On a learned model: credible bands of the two values in `profile` at offset 0, under nominal and under the policy
