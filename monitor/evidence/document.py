@@ -59,7 +59,7 @@ class Evidence(msgspec.Struct, frozen=True):
     digest: str
     """SHA-256, in hexadecimal, of the document without this field."""
     alert: str
-    """The alarm's id. For a judged takeover, an id that is computed in the same way and differs from all alarms' ids."""
+    """The alarm's id. For a judged takeover, an id that is computed in the same way and is not the id of any alarm."""
     agent: str
     """The agent's name."""
     episode: Episode

@@ -117,7 +117,7 @@ class EvidenceMaker:
         )
 
     def _id_of(self, about: TakenOver, text: str) -> str:
-        """Return the id of a judged takeover. It also depends on the policy, so it differs from the ids of all alarms."""
+        """Return the id of a judged takeover. It also depends on the policy, so it is not the id of any alarm."""
         assert about.verdict is not None
         sha256 = self._identity.policies
         identity = replace(self._identity, policies={**sha256, self._deployed: sha256["nominal"]})

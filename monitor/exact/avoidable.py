@@ -78,7 +78,7 @@ def with_recourse(
     try:
         missed = _missed(formula, evaluators, path, terminated=terminated, acted=acted)
         return replace(verdict, recourse=_recourse(missed, evaluators, verdict.causal_model))
-    except (LimitError, PathError) as error:  # too large; or an unknown policy acted
+    except (LimitError, PathError) as error:  # the computation is too large, or an unknown policy acted
         return unexamined(verdict, str(error))
 
 
@@ -133,7 +133,7 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
 def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
     """Return the values of decisions at each extreme; the extreme that is worse for the goal comes first.
 
-    The list has only one entry if no row leads to anything that was never recorded.
+    The list has only one entry if every reachable pair was recorded.
     """
     measure = missed.measure
     worlds = [evaluators]

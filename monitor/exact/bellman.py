@@ -1,7 +1,7 @@
 """Bellman backups under a law, without observations: the law's choice of actions, and means over rows of the model.
 
-Every function here adds up the entries of a row in the row's order. So all methods to compute a value give the same
-bits. Compiled.
+Every function here adds up the entries of a row in the row's order. So all methods to compute a value give identical
+floating-point numbers. Compiled.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from monitor.causal import Law
 class Layer:
     """Pairs [n] of a state and an action, with their weights. Each requested state has at most one pair.
 
-    `places`: the index of each pair's state among the requested states; None if every requested state has a pair, in
-    the same order.
+    `places`: the index of each pair's state among the requested states. None if every requested state has a pair, and
+    the pairs are in the order of the states.
     """
 
     places: Ints | None

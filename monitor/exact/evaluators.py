@@ -225,9 +225,9 @@ class Evaluators:
     def guaranteed(self, nominal: Law, law: Law, measure: Measure) -> GuaranteedValues | None:
         """Return bounds over every causal model and every row of the confidence set, for any path under a law.
 
-        Return None if there are no such bounds. This is so if no model here was learned from data, if the measure has
-        nested quantities, if the episode has ended in a state that is not absorbing, or if rewards vary between equal
-        transitions.
+        Return None if there are no such bounds, that is, in these cases: no model here was learned from data; the
+        measure has nested quantities; the episode has ended in a state that is not absorbing; rewards vary between
+        equal transitions.
 
         Raises LimitError if the model or the horizon is too large.
         """
@@ -260,7 +260,7 @@ class Evaluators:
     def sides(self) -> tuple[Evaluators, Evaluators] | None:
         """Evaluators of the two variants of the model (`both_sides`) with the lowest and the highest possible values.
 
-        None if no row leads to anything that was never recorded.
+        None if no row has unknown outcomes.
         """
         models = self.model, *self.models.values()
         there, unknown = unknown_states(*models), unknown_labels(*models)
@@ -310,7 +310,7 @@ class Evaluators:
         key = (nominal, law, measure, *before)
         if key not in self._evaluators:
             value_table = self.value_table(law, measure)
-            # This comes before `self._dynamics` is read: nested goals need evaluators too, and these may evict others.
+            # This comes before `self._dynamics` is read, because evaluators of nested goals may evict entries from it.
             automaton = self._labelled_automaton(value_table, measure)
             chain_key = *before, not value_table.labelling.by_action
             if chain_key not in self._dynamics:
@@ -433,9 +433,9 @@ class Evaluators:
     def depends_on_policies(self, change: InterventionRef, measure: Measure) -> bool:
         """Return whether a value depends on the policies that acted at the observed pairs, not only on their actions.
 
-        The value does not depend on them if `nominal` replays the path and no goal is nested, or if a deterministic
-        policy takes over for good. If decisions are made for the goal, the value always depends on these policies,
-        because they make the unchanged decisions.
+        The value does not depend on these policies if `nominal` replays the path and no goal is nested, or if a
+        deterministic policy takes over for good. If decisions are made for the goal, the value always depends on the
+        policies that acted, because these policies make the unchanged decisions.
         """
         if change.decides:
             return True
@@ -469,7 +469,7 @@ class Evaluators:
         return self.policies[key]
 
     def _ending(self, name: str, model: MDP, end: int | None) -> MDP:
-        """Return the model after the episode has ended in the state `end`, which is then absorbing; None: not ended.
+        """Return the model after the episode has ended in `end`, which is then absorbing (None: it has not ended).
 
         A large model is not copied. Its law has the end state (`Law.end`) instead.
         """
@@ -579,8 +579,8 @@ def _before_end(law: Law) -> Law:
 def _ends_elsewhere(world: CounterfactualWorld) -> bool:
     """Return whether the end of the episode changes rows from another pair on than the last observed pair.
 
-    The compiled loops do not support such paths. Such paths occur if a nested quantity looks back, because then a path
-    may end before or after its episode.
+    The compiled loops do not support worlds in which this is true. It is true only if a nested quantity looks back,
+    because then a path may end before or after its episode.
     """
     return any(
         law.until != world.observed and (not law.explicit or (law.until > 0 and law.future is not law.dynamics))

@@ -1,7 +1,7 @@
-"""Extremes: the lowest and the highest value that is possible, if a value depends on what was never recorded.
+"""Extremes: the lowest and the highest possible value, if a value depends on what was never recorded.
 
-Each extreme is an exact value on a variant of the model with other labels and rewards where these are unknown
-(docs/semantics/learned-models.md, section 13.9).
+Each extreme is an exact value on a variant of the model, in which unknown labels and rewards are as bad as possible or
+as good as possible (docs/semantics/learned-models.md, section 13.9).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING = Const(value=True)
 
 
 class Both(NamedTuple):
-    """Values along one path, at their lowest and at their highest."""
+    """The lowest and the highest possible values along one path."""
 
     low: PathValues
     high: PathValues
@@ -43,7 +43,7 @@ class Extremes:
         self._given: int | None = None
         self._both = [values_of(self._split(formula))]
         goal = handover_goal(formula)
-        if goal is not None:  # the value of the goal now has other extremes than P(handing over is too late)
+        if goal is not None:  # the goal's own value has other extremes than the probability that it is too late
             now = Regret(WorldRef(goal.world.change), Goal(WorldRef(), goal.measure, goal.test))
             self._both.append(values_of(self._split(now)))
             self._given = id(goal.measure)
@@ -63,7 +63,7 @@ class Extremes:
         return low, high
 
     def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> Band | None:
-        """Return the guaranteed band: its low end from the low extreme, its high end from the high extreme."""
+        """Return the guaranteed band, from the low end at the low extreme to the high end at the high extreme."""
         split, both = self._measures[id(measure)], self._both[0]
         if split is None:
             return None

@@ -2,7 +2,7 @@
 
 They are computed by backward induction over offsets (docs/semantics/learned-models.md, section 13.4). Beyond the
 observed path the induction is the same for all paths, so it is done once. Then the induction continues backward along
-the path, over the states that are reached in some causal model with some rows of the set.
+the path, over the states that some causal model reaches with some rows of the set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
 MAX_ATOMS = 8
-"""With more labels than this, their combinations are not enumerated, and the bounds in an unknown state are [0, 1]."""
+"""If a formula has more labels than this, label sets are not enumerated; bounds in an unknown state are then [0, 1]."""
 MAX_GUARANTEED_NUMBERS = 20_000_000
 """Largest count of numbers (2 x offsets x columns x states) in the bounds beyond the observed path: 160 MB."""
 
@@ -99,8 +99,8 @@ class GuaranteedValues:
 def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Bools, extremes: Floats) -> Floats:
     """Return bounds [offsets, columns, 2] of each obligation in a state about which nothing is known, not even labels.
 
-    The bounds of a probability are [0, 0] or [1, 1] only if every sequence of labels leads to this result. Each
-    remaining rewarded step may earn any reward of the model.
+    The bounds of a probability are [1, 1] only if every sequence of labels makes the obligation true, [0, 0] only if
+    every sequence makes it false, and [0, 1] otherwise. Each remaining rewarded step may earn any reward of the model.
     """
     unknown = np.zeros((*alive.shape, 2))
     known: dict[int, tuple[bool, bool]] = {FALSE: (False, False), TRUE: (True, True)}

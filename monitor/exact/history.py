@@ -32,8 +32,8 @@ class PastAtom:
     """A nested goal that looks back, at `@offset`.
 
     `holds(position, pairs)`: the possible truth values of the goal, given the `position` of its intervention (counted
-    from the outer intervention state) and the `pairs` from there on. There is one truth value under Gumbel-Max; over a
-    class of causal models there may be two.
+    from the outer intervention state) and the `pairs` from this position on. Under Gumbel-Max exactly one truth value
+    is possible; over a class of causal models both may be possible.
     """
 
     offset: int
@@ -104,7 +104,7 @@ class HistoryChain:
             ahead: set[_Cell] = set()
             for cell in levels[-1]:
                 ahead |= self._successors(cell, len(levels) - 1)
-                if count + len(ahead) > MAX_HISTORIES:  # checked here because the full level may be many times larger
+                if count + len(ahead) > MAX_HISTORIES:  # checked in the loop: a whole level may be many times larger
                     raise LimitError(self._refusal())
             count += len(ahead)
             levels.append(ahead)

@@ -125,7 +125,7 @@ class NestedGoal:
     Args:
         goal: a goal with a test.
         world_at: (offset, intervention) -> the outer law from the offset on, this law under the intervention, and the
-            value function of the latter.
+            value function of the law under the intervention.
     """
 
     def __init__(self, goal: Goal, world_at: Callable[[int, InterventionRef], tuple[Law, Law, ValueFunction]]) -> None:
@@ -165,7 +165,7 @@ class NestedGoal:
 
 
 def _passes(test: Test, values: Floats) -> Bools:
-    """Return `test.holds` for many values [n]. `test.holds` is called once for each distinct value near the bound."""
+    """Return `test.holds` for many values [n]. It is called only for distinct values near the bound."""
     below = test.comparison in ("<", "<=")
     holds: Bools = values < test.bound if below else values > test.bound
     near = np.abs(values - test.bound) <= NEAR * max(1.0, abs(test.bound))

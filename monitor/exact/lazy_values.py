@@ -1,6 +1,6 @@
 """Values of obligations for requested states only, computed from the states reachable within the horizon.
 
-This is used if a table over all states would be too large, or would be used only once. A forward pass finds the
+`LazyValues` is used if a table over all states would be too large, or would be used only once. A forward pass finds the
 reachable cells and their states; a backward pass computes the values.
 """
 
@@ -24,7 +24,7 @@ Cell = tuple[int, int]
 change."""
 
 MAX_KEPT = 4_000_000
-"""Largest number of values cached between queries, with their states: 64 MB. If there are more, all are dropped."""
+"""Largest number of values cached between queries, with their states: 64 MB. Beyond this, all values are dropped."""
 MAX_REACHED = 20_000_000
 """Largest number of values and row entries that one query may need at once: 480 MB."""
 

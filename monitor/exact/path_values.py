@@ -78,8 +78,8 @@ class _RecentPairs:
 class PathValues:
     """Values of all goals of a formula, along one path of at most `window` pairs.
 
-    With `window` 0 nothing is kept from pair to pair, and each value is computed when it is needed. This is faster for
-    a single value with a large offset. `worlds`: the worlds whose values are updated with each pair.
+    With `window` 0 nothing is kept from pair to pair, and each value is computed only when a caller needs it. This is
+    faster for a single value with a large offset. `worlds`: the worlds whose values are updated with each pair.
     """
 
     def __init__(self, evaluators: Evaluators, formula: Formula, window: int) -> None:
@@ -188,7 +188,7 @@ class PathValues:
     def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> tuple[float, float] | None:
         """Return bounds over every causal model and every row of a learned model's confidence set.
 
-        Return None if there are no such bounds (see `Evaluators.guaranteed`). Raises LimitError if they are too costly.
+        Return None if `Evaluators.guaranteed` has no bounds. Raises LimitError if the bounds are too costly.
         """
         constant = self.evaluators.constant(measure)
         if constant is not None:
@@ -220,11 +220,11 @@ class PathValues:
                 evaluator.answer(entry.buffers)
 
     def _foresees_end(self, entry: WorldValues) -> bool:
-        """Return whether goals are nested and the episode has ended, so that values at earlier offsets change."""
+        """Return whether goals are nested and the episode has ended; then values at earlier offsets change too."""
         return self._end is not None and entry.evaluator.value_table.labelling.by_action
 
     def _evaluator_at_end(self, entry: WorldValues, end: int) -> Evaluator:
-        """Return the evaluator for an episode that has ended in `end`, after which values do not depend on offsets."""
+        """Return the evaluator for an episode that has ended in `end`. Its values do not depend on offsets."""
         nominal = self.evaluators.nominal(end, 0)
         past = self._nominal, self._law(self._nominal, entry.change, None)
         return self.evaluators.evaluator(nominal, self._law(nominal, entry.change, end), entry.measure, past)

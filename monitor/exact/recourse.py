@@ -52,9 +52,10 @@ class Decision(msgspec.Struct, frozen=True):
     effects: tuple[Effect, ...]
     """One effect for each action that is available in the state, including the action taken."""
     responsibility: float | None = None
-    """1/m. Here m is the size of the smallest minimal set of decisions that contains this decision. A set is minimal if
-    the goal can be met by changing these decisions, but not by changing only some of them. 0 if there is no such set of
-    at most `within` decisions; `null` if the goal is not missed.
+    """Degree of responsibility, 1/m. Here m is the size of the smallest minimal set of decisions that contains this
+    decision. A set is minimal if the goal can be met by changing these decisions, but not by changing only some of
+    them. The degree is 0 if no minimal set of at most `within` decisions contains this decision, and `null` if the goal
+    is not missed.
     """
 
 
@@ -91,9 +92,9 @@ class RecourseReport(msgspec.Struct, frozen=True):
     best: float
     """Value of the goal if every decision is best with hindsight. No policy has a better value."""
     avoidable: Avoidable | None
-    """Answer to whether a missed goal could be met. `foresight`: the policy that is best without hindsight meets it;
-    `hindsight`: only the best decisions with hindsight meet it; `no`: no decisions meet it. `null` if the goal is not
-    missed.
+    """Whether a missed goal could have been met. `foresight`: the policy that is best without hindsight meets the goal.
+    `hindsight`: only the best decisions with hindsight meet the goal. `no`: no decisions meet the goal. `null`: the
+    goal is not missed.
     """
     within: int
     """Size of the largest sets of decisions that were examined for responsibility."""

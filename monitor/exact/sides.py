@@ -26,8 +26,9 @@ def both_sides(model: MDP, there: Bools, unknown: Mapping[str, Bools]) -> Sides:
 
     The variants have the labels that occur in formulas after `split_labels`. In the worst variant, an unknown label is
     false where it occurs positively, and true where it occurs negatively. `unknown`: label -> states [S] in which its
-    truth is unknown. `there` [S]: states about which nothing is known. Steps in or into these states earn the model's
-    least reward, but at most 0, in the worst variant, and its greatest reward, but at least 0, in the best variant.
+    truth is unknown. `there` [S]: states about which nothing is known. Steps in or into these states earn, in the worst
+    variant, the smaller of 0 and the model's least reward, and in the best variant, the larger of 0 and the model's
+    greatest reward.
     """
     least, most = model.reward_range
     return Sides(

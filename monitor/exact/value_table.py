@@ -1,9 +1,11 @@
 """Values beyond the observed path, by backward induction over (offset, obligation) cells.
 
-Nothing is observed there, so a value depends only on the law, the automaton and the remaining horizon. Each value is
-computed once for a law and a measure, and shared by all paths, agents and offsets. Two methods give the same results. A
-table has the values of all states; it is used for a small model or a monitored formula. `LazyValues` computes the
-values of requested states only; it is used if a table is too large or would serve only one query.
+Beyond the observed path nothing is observed, so a value depends only on the law, the automaton and the remaining
+horizon. Each value is computed once for a law and a measure, and shared by all paths, agents and offsets.
+
+Two methods give the same results. A table has the values of all states; it is used for a small model or a monitored
+formula. `LazyValues` computes the values of requested states only; it is used if a table is too large or would serve
+only one query.
 """
 
 from __future__ import annotations
@@ -99,8 +101,8 @@ class ValueTable:
     def prepare(self) -> bool:
         """Fill the table for every reachable obligation, if it fits; return whether it was filled.
 
-        Raises LimitError if the table of a small model does not fit. Then its reachable part would probably not fit
-        either.
+        Raises LimitError if the table of a small model does not fit. In a small model the reachable part of the table
+        would probably not fit either.
         """
         try:
             self.all_values(0, self.automaton.start)

@@ -91,7 +91,7 @@ class IncrementalCheck:
         text: the formula as its user wrote it.
         window: largest number of pairs of a path; if 0, nothing is kept from one verdict to the next.
         path_values: the values along a path that does not consist of states; None for a path of states.
-        extremes: the extremes of such values; None if nothing unknown can be reached.
+        extremes: the extremes of the values in `path_values`; None if nothing unknown can be reached.
     """
 
     def __init__(  # noqa: PLR0917
@@ -150,7 +150,7 @@ class IncrementalCheck:
         return verdict if self._handover is None else self._advised(verdict, self._handover)
 
     def plain(self, formula: Formula) -> Verdict:
-        """Return the verdict of any formula except `regret`. Its offset is that of the last quantity."""
+        """Return the verdict of any formula except `regret`. The verdict has the offset of the last quantity."""
         if isinstance(formula, Goal) and formula.test is None:
             return self._value_verdict(formula)
         truth = self._truth(formula)
@@ -393,7 +393,7 @@ class IncrementalCheck:
         return band
 
     def _bands(self, quantities: Iterable[Quantity]) -> Bands | None:
-        """Return delta of guaranteed bands, and the reason for missing bands or extremes; None if there is neither."""
+        """Return the delta of guaranteed bands, and why bands or extremes are missing; None if neither applies."""
         if not self._due and self._extremes is None:
             return None
         no_extremes = "" if self._extremes is None else self._extremes.reason

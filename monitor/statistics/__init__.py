@@ -3,8 +3,8 @@
 Samples are arguments. Nothing here draws random numbers, reads a clock or knows formulas.
 
 A sequential test has one method, `decide(samples)`, which runs many tests at once on samples [..., N]. For each test it
-returns the number of samples used and the side: 1 (true), -1 (false) or 0 (undecided). Samples after the one that
-decides do not matter.
+returns the number of samples used and the side: 1 (true), -1 (false) or 0 (undecided). Once a sample decides the test,
+later samples do not matter.
 
 Which test to use:
 

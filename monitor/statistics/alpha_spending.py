@@ -5,13 +5,13 @@ A test repeated at every message raises an unlimited number of false alarms. At 
 alpha_n = alpha (1/log2(n+1) - 1/log2(n+2)).
 
 Proof. The sum telescopes: the fractions alpha_n/alpha of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(any test
-rejects a true formula) <= sum of alpha_n < alpha, for any number of messages. The tests may depend on each other,
-because paths overlap and noise is reused; the union bound needs no independence. Test n is made at alpha_n (1 - beta),
-because with Wald's thresholds the actual error rate may exceed the nominal rate by a factor (see `Strength`). QED
+rejects a true formula) <= sum of alpha_n < alpha, for any number of messages. Paths overlap and noise is reused, so the
+tests may depend on each other; the union bound needs no independence. With Wald's thresholds the actual error rate may
+exceed the nominal rate by a factor (see `Strength`), so test n is made at alpha_n (1 - beta). QED
 
 Each test requires that, given its query, its samples have the distribution of the query's world. If an agent reacts to
-alarms, later queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, "true" means beyond
-the indifference region. `ThresholdBets` has no indifference region.
+alarms, later queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, a "true" formula is
+one whose probability is beyond the indifference region. `ThresholdBets` has no indifference region.
 
 Beta, the probability of accepting a false formula, is bounded for each test, but not over the stream. If a failure
 lasts, it is tested again at the next message. With k formulas on one stream, alpha bounds the rate of each formula. To
@@ -19,8 +19,8 @@ bound the probability for all k together, use alpha/k for each formula.
 
 Cost. Test n rejects when its likelihood ratio reaches A ~ 1/alpha_n. A single test with alpha = 0.05 needs evidence of
 log A = 3.0 nats. Test n needs log(alpha/alpha_n) nats more: 14.0 at the 10,000th test, 19.4 at the millionth. The usual
-weights 6/(pi n)^2 would need 18.9 and 28.1. If the formula is true, the test ends at B ~ beta, which is nearly the same
-for all n. So the usual verdict, "true", costs the same as in a single test.
+weights 6/(pi n)^2 would need 18.9 and 28.1 nats more. If the formula is true, the test ends when the ratio reaches
+B ~ beta, which is nearly the same for all n. So the usual verdict, "true", costs the same as in a single test.
 
 A test that is still undecided after its last sample also spends its fraction of alpha.
 """

@@ -9,9 +9,9 @@ at most m, the wealth is a nonnegative supermartingale. By Ville's inequality, t
 at any time is then at most alpha. `up` bets that the mean is larger than m, and `down` bets that it is smaller. Bets
 are truncated to c/m (or c/(1 - m)), c = 1/2, so that wealth stays positive.
 
-With these bets, the wealth of `up` decreases in m and the wealth of `down` increases in m. So the means that neither
-bet rejects form an interval. Its ends are found by bisection over a set of points. If an end lies between two points,
-the outer point is used, so that the interval stays valid.
+With these bets, the wealth of `up` decreases in m and the wealth of `down` increases in m. So the means m that neither
+bet rejects form an interval. Bisection over a set of points finds the ends of the interval. If an end lies between two
+points, the outer point is used, so that the interval stays valid.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import in_open_unit
 
 TRUNCATION = 0.5
-"""Largest fraction of the wealth that a bet may lose: the paper's c, for which it recommends 1/2 or 3/4."""
+"""Largest fraction of the wealth that a bet may lose: c in the paper, which recommends 1/2 or 3/4."""
 
 
 def predicted(values: Floats) -> tuple[Floats, Floats]:
     """Return the mean and variance [..., N], estimated before each of the values [..., N] in [0, 1] is seen.
 
     Estimates include one additional sample 1/2 and one additional square 1/4. The variance is estimated from the sum of
-    (x_i - mean of the first i)^2. Bets of any size are valid. Bets whose size is chosen by these estimates make the
-    interval nearly as narrow as possible.
+    (x_i - mean of the first i)^2. Bets of any size are valid. If these estimates choose the sizes, the interval is
+    nearly as narrow as possible.
     """
     count = np.arange(values.shape[-1] + 1)
     start = np.zeros((*values.shape[:-1], 1))

@@ -18,7 +18,7 @@ PRIOR: Final = 32.0
 MEMORY: Final = 256
 """Number of steps from a row after which the row's counts are halved."""
 MAX_TRANSITIONS: Final = 16_384
-"""Largest number of transitions counted, because a snapshot has all counts. With one more, all counts are cleared."""
+"""Largest number of counted transitions; beyond it, all counts are cleared. A snapshot contains all counts."""
 DENSE: Final = 2048
 """If a model has at most this number of rows and of transitions, counts are arrays of at most 16 KiB."""
 
@@ -54,7 +54,7 @@ class TransitionOdds:
 
 
 class Odds:
-    """Direct-mapped cache of transitions with their odds, which are computed when the transition occurs.
+    """Direct-mapped cache of transitions with their odds. The odds are computed when a transition occurs.
 
     `starts`, `successors`, `probabilities`: as for `ModelTest`. `dense`: whether counts of transitions are arrays.
     """
@@ -182,7 +182,7 @@ class AdaptiveBet:
         return (self.prior + self._seen.get(found.index) * found.odds) / (self.prior + self._steps.get(found.row))
 
     def settle(self, found: TransitionOdds) -> float:
-        """Return q / p of a transition, then count it. The order matters because q must not depend on the outcome."""
+        """Return q / p of a transition, then count it. Counting comes last: q must not depend on the outcome."""
         ratio = self.ratio(found)
         steps = self._steps.get(found.row)
         self._seen.put(found.index, self._seen.get(found.index) + 1)

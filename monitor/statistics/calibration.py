@@ -79,7 +79,7 @@ class CalibrationCounts:
         """Expected Brier score if the forecasts are calibrated: the mean of v (1 - v); NaN if no outcome is known.
 
         A Brier score far above or below this value shows that the forecasts are not calibrated. A score near this value
-        does not show that they are: forecasts of 1/2 always have the score 1/4, which is also the expected score.
+        proves nothing: forecasts of 1/2 always have the score 1/4, which is also the expected score.
         """
         return self._expected / self.resolved if self.resolved else math.nan
 
@@ -112,8 +112,8 @@ class CalibrationCounts:
         """Return the points of the reliability diagram, lowest forecasts first; empty bins are left out.
 
         Each single interval has level 1 - `alpha`, for one look. The forecasts of a bin differ slightly, so the number
-        of them that come true is a sum of unequal Bernoulli variables. Its variance is smaller than the variance of the
-        binomial distribution that the interval assumes, so the interval is slightly too wide.
+        of forecasts that come true is a sum of unequal Bernoulli variables. The variance of this sum is smaller than
+        that of the binomial distribution that the interval assumes, so the interval is slightly too wide.
         """
         return [
             ReliabilityBin(

@@ -15,12 +15,12 @@ from scipy.special import stdtrit
 from monitor.arrays import Bools, Floats, Ints
 
 ERROR: Final = 0.01
-"""Error rate of an interval, for both sides together. It is small because several intervals are used together."""
+"""Error rate of an interval, for both sides together. It is small because callers use several intervals together."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a ratio over `clusters` clusters, with its interval, which is infinite for fewer than two clusters."""
+    """A mean or a ratio over `clusters` clusters, with its interval; infinite for fewer than two clusters."""
 
     value: float
     low: float

@@ -73,8 +73,8 @@ def unseen_mass(draws: npt.NDArray[np.generic], alpha: Floats) -> Floats:
     """Return upper bounds [n] of the mass of a fixed set that no draw has hit, valid at all times at once.
 
     `draws` [n]: number of draws; without draws the bound is 1. k draws miss a set of mass m with probability (1 - m)^k.
-    The bound 1 - alpha^(1/k) decreases in k. Let k be the first number of draws at which it is below m. The bound is
-    wrong at some time only if the first k draws all miss the set, which has a probability below alpha.
+    The bound 1 - alpha^(1/k) decreases in k. Let k be the first number of draws at which the bound is below m. The
+    bound is wrong at some time only if the first k draws all miss the set. The probability of this is below alpha.
     """
     with np.errstate(divide="ignore"):
         bound: Floats = -np.expm1(np.log(alpha) / draws)

@@ -1,17 +1,17 @@
 """How much an agent's actions deviate from a policy over its last steps, beyond the randomness of the policy itself.
 
-At a step in state s the agent took action a. A draw from the policy pi would be another action with probability
-1 - pi(a|s). Two draws from pi differ with probability 1 - sum_b pi(b|s)^2. The difference of these probabilities,
+At a step in state s the agent took action a. A draw from the policy pi differs from a with probability 1 - pi(a|s). Two
+draws from pi differ from each other with probability 1 - sum_b pi(b|s)^2. The difference of these probabilities,
 
     x = sum_b pi(b|s)^2 - pi(a|s),
 
 is 0 on average if the agent draws from pi. Its variance is then sum_b pi(b|s)^3 - (sum_b pi(b|s)^2)^2. For a
 deterministic policy, x is 1 if the agent took another action, else 0, and the variance is 0. So the mean of x over the
-last steps is the fraction of steps on which the agent deviates from pi. `CHANCE` standard deviations are subtracted
-from the sum of x first, because chance may explain that much (docs/semantics/streams.md, section 11.3).
+last steps is the fraction of steps on which the agent deviates from pi. Chance may explain a part of the sum of x, so
+`CHANCE` standard deviations are subtracted from the sum first (docs/semantics/streams.md, section 11.3).
 
 This measure detects actions that the policy takes rarely or never. It does not detect an agent that always takes the
-same one of several equally likely actions.
+same action although the policy takes several actions equally often.
 
 Compiled.
 """

@@ -1,7 +1,7 @@
 """Test that all samples are equal. A t statistic cannot test this, because its standard error would be 0.
 
-For example, if two interventions have the same outcome on every sampled path, all differences are 0. The differences
-may also all equal some other c.
+For example, if two interventions have the same outcome on every sampled path, all differences are 0. All differences
+may also equal a number c other than 0.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures". They run "a dedicated SPRT to test that
 the probability of obtaining equal outcomes is equal to 1" for c = 0. Here c may be any number.

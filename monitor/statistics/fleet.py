@@ -4,17 +4,18 @@ Each agent has a separate test, so that one agent in a different environment is 
 tests of all agents together test the model. Let S_i be the wealth of agent i, stopped and truncated at
 `cap` = alpha^-2/3. For every 0 <= f <= 1, the product of 1 - f + f S_i over the agents is a nonnegative supermartingale
 that starts at 1, because each step changes only one factor. The mean of these products over the `FRACTIONS` f is also
-such a supermartingale. When the mean reaches 1/alpha, the model is rejected. One agent multiplies the mean by at most
-`cap`. With a single agent, the mean reaches only about a quarter of `cap`, so a rejection needs at least two agents.
-With a large f, weak evidence of many agents adds up. With a small f, an agent with losses has little effect. After an
-agent is forgotten, only its losses are kept, so that an agent that returns under the same name does not count twice.
+a nonnegative supermartingale that starts at 1. When the mean reaches 1/alpha, the model is rejected. One agent
+multiplies the mean by at most `cap`. With a single agent, the mean reaches only about a quarter of `cap`, so a
+rejection needs at least two agents. With a large f, weak evidence of many agents adds up. With a small f, an agent with
+losses has little effect. After an agent is forgotten, only its losses are kept, so an agent that returns under the same
+name does not count twice.
 
 To locate a contradiction, use `wrong_rows` (`monitor.statistics.row_tests`) and `wrong_agents`. Both use e-BH
 (`monitor.statistics.e_bh`). The future number of agents is unknown. So the n-th agent to make a transition has the
 weight `part_of(n)`, which is fixed before its first step. The weights of any number of agents sum to at most 1. The
-evidence of an agent is the highest wealth of its own bets, adjusted by `e_bh.adjusted`. For this reason the noises of
-agents may depend on each other, the list of rejected agents may be read at any time, and a rejected agent stays
-rejected.
+evidence of an agent is the highest wealth of its own bets, adjusted by `e_bh.adjusted`. This has three consequences:
+the noises of agents may depend on each other, the list of rejected agents may be read at any time, and a rejected agent
+stays rejected.
 
 Compiled.
 """
@@ -61,7 +62,7 @@ class FleetTest:
     """Test of the model itself, which combines the tests of several agents.
 
     Args, Raises: as for `ModelTest`. `bounds`: bounds of the rows, if some rows are not known exactly; the
-        probabilities of such a row are the ones that the data predict.
+        probabilities of a row that is not known exactly are those that the data predict.
 
     Attributes:
         cap: wealth at which the wealth of each agent is truncated.
@@ -217,8 +218,8 @@ def joined_fleets(states: Sequence[FleetState]) -> FleetState:
 
     The product over all agents is the product of the fleets' products, so it is still a supermartingale. Losses of
     forgotten agents are factors of at most 1. So a loss that several fleets contain can only make a rejection harder.
-    If one fleet has rejected the model, the joined fleet has too. Counts may be combined in any way, because they are
-    all known before the next step. Agents get new numbers by `joined_number`.
+    If one fleet has rejected the model, the joined fleet has rejected it too. Counts may be combined in any way,
+    because all of them are known before the next step. Agents get new numbers by `joined_number`.
     """
     counts: dict[int, int] = {}
     for state in states:

@@ -1,21 +1,23 @@
 """Test of a model if only bounds of its rows are known, for example because it was learned from data.
 
-The hypothesis is that each row is some distribution within its bounds, the same at every step. The bets are those of
-`monitor.statistics.model_betting`, at the odds of `monitor.statistics.interval_odds`. At these odds, no row within the
-bounds makes a bet profitable on average. So if the bounds are correct, the wealth is a nonnegative supermartingale. Let
-the bounds be correct with probability 1 - delta, and let the level be alpha. If the data are from the environment of
-the agent, the probability that the model is rejected at any time is at most alpha + delta, for any policy.
+The hypothesis is that each row is some distribution within its bounds, and is the same at every step. The bets are
+those of `monitor.statistics.model_betting`, at the odds of `monitor.statistics.interval_odds`. At these odds, no row
+within the bounds makes a bet profitable on average. So if the bounds are correct, the wealth is a nonnegative
+supermartingale. Let the bounds be correct with probability 1 - delta, and let the level be alpha. If the data are from
+the environment of the agent, the probability that the model is ever rejected is at most alpha + delta, for any policy.
 
 These rules apply to a row with bounds:
 
-- A step to a successor that was never recorded is not impossible. One entry of the row stands for all such successors,
-  and every bet covers this entry. A wrong sensor reading may look like such a successor. So the upper bound of the
-  entry is raised by `impossible`, and the lower bounds of the other entries are lowered to match.
+- A step to a successor that was never recorded is not impossible. One entry of the row stands for all successors that
+  were never recorded, and every bet covers this entry. A wrong sensor reading may look like an unrecorded successor. So
+  the upper bound of the entry is raised by `impossible`, and the lower bounds of the other entries are lowered to
+  match.
 - `learned` begins with the probabilities that the data predict instead of the model's probabilities. `flatter` and
   `sharper` are powers of the probabilities that the data predict.
-- No step is impossible, so the two bets on glitches bet on successors that were never recorded. They predict the recent
-  rate of such successors in all rows with bounds: (c p + m) / (c + n), if m of n recent steps had such a successor and
-  p is the entry's predicted probability. If this rate is within the upper bound, the factor of these bets is 1.
+- No step is impossible, so the two bets on glitches bet on unrecorded successors instead. They bet that such successors
+  occur at the rate (c p + m) / (c + n). Here m is the number of unrecorded successors among the n recent steps in all
+  rows with bounds, and p is the entry's predicted probability. If this rate is within the upper bound, the factor of
+  these bets is 1.
 
 A row without data has no bounds, so its steps are not tested. Compiled.
 """

@@ -1,7 +1,7 @@
 """Odds of bets on rows for which only bounds are known, such as the rows of a learned model.
 
 The hypothesis about such a row is a set: all p with lower_k <= p_k <= upper_k. The odds of a bet q are those of the
-member p* of the set that is nearest to q, that is, with the least sum of q_k log(q_k / p_k) (the reverse information
+member p* of the set that is nearest to q: p* has the least sum of q_k log(q_k / p_k) (the reverse information
 projection):
 
     p*_k = lambda q_k, clipped to [lower_k, upper_k], with lambda such that the p*_k sum to 1.
@@ -32,9 +32,9 @@ from monitor.statistics.betting_odds import AdaptiveBet, Odds, TransitionOdds
 UNRECORDED_CELL: Final = (1 << 32) - 1
 """A successor that no row has. It represents a state that the model does not have."""
 GIVEN: Final = -1
-"""Stands for the missing entry of unrecorded successors in a row that is known exactly."""
+"""Index used if a row has no entry for unrecorded successors because the row is known exactly."""
 NO_DATA: Final = -2
-"""Stands for the missing entry of unrecorded successors in a row about which nothing is known."""
+"""Index used if a row has no entry for unrecorded successors because nothing is known about the row."""
 
 
 class Bounds(NamedTuple):
@@ -93,7 +93,7 @@ class IntervalOdds(Odds):
         return float(against(self.bet, lower, upper, index - start, self._turns))
 
     def index_of(self, row: int, successor: int) -> int:
-        """Return the index of a transition; if the row lacks it, of the entry for unrecorded successors; else -1."""
+        """Return the index of a transition; if the row lacks it, the index for unrecorded successors; else -1."""
         index = Odds.index_of(self, row, successor)
         return self.unrecorded[row] if index < 0 <= self.unrecorded[row] else index
 

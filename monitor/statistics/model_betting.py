@@ -15,24 +15,25 @@ martingale.
 - `flatter`: q ~ p^1/2, which bets that unlikely successors are more frequent than predicted, in all rows. This bet
   needs no counts. `sharper`: q ~ p^2, which bets that unlikely successors are less frequent than predicted.
 - `glitches`, two bets. An impossible step would multiply any wealth by infinity, but one wrong reading of a sensor is
-  no proof. So these bets test the hypothesis "at most a fraction `impossible` of the steps is impossible". They bet on
-  a rate r of 10 and of 100 times this fraction. The factor is r / impossible for an impossible step, else
-  (1 - r) / (1 - impossible). The wealth is a martingale if the rate is `impossible`, and a supermartingale if it is
-  lower. The other bets skip an impossible step (factor 1). One wrong reading causes two impossible steps, into the
-  wrong state and back. At the start of a stream, two factors of 100 would be enough for a rejection. So the caller
-  skips the step after an impossible step, whatever its successor is (`monitor.runtime.agent_monitor`).
+  no proof. So these bets test the hypothesis "at most a fraction `impossible` of the steps is impossible". They bet
+  that the rate r of impossible steps is 10 times, or 100 times, this fraction. The factor is r / impossible for an
+  impossible step, else (1 - r) / (1 - impossible). The wealth is a martingale if the true rate is `impossible`, and a
+  supermartingale if the true rate is lower. The other bets skip an impossible step (factor 1). One wrong reading causes
+  two impossible steps, into the wrong state and back. At the start of a stream, two factors of 100 would be enough for
+  a rejection. So the caller skips the step after an impossible step, whatever its successor is
+  (`monitor.runtime.agent_monitor`).
 
 A bet may begin at any step. Each bet gets a fraction of the initial wealth (`monitor.statistics.late_bets`). So if the
-environment changes at step t, the bet that begins then has none of the earlier losses. The cost is log(1/fraction): 0.7
-nats at the first step, 19 at the millionth.
+environment changes at step t, the bet that begins at step t has none of the earlier losses. The cost is
+log(1/fraction): 0.7 nats at the first step, 19 nats at the millionth.
 
 Assumptions. The proof considers one step, given everything observed before. So the policy is arbitrary, may change and
 may react to alarms. Agents may share counts and take turns. q may depend on the whole past, so counts may be dropped at
 any time. The test may be read or stopped at any time. The proof requires two conditions, given everything observed
 before:
 
-- Whether and when a transition is observed does not depend on its successor. If only the bad outcomes are lost on the
-  way, the observed transitions do not follow the model, and the rejection is justified.
+- Whether and when a transition is observed does not depend on its successor. Otherwise the observed transitions do not
+  follow the model, for example if only bad outcomes are lost on the way, and the rejection is justified.
 - The randomness of agents is independent. If two simulations have the same seed, the second repeats the first, so even
   a correct model is rejected.
 
@@ -157,8 +158,8 @@ class ModelTest:
     def highest(self) -> float:
         """The highest wealth so far of the bets that do not use data of other agents.
 
-        This wealth is at most an e-process of this agent's own transitions, even if other agents depend on these
-        transitions. Other agents only influence when the model is rejected, after which no new bets begin.
+        This wealth never exceeds an e-process of this agent's own transitions, even if other agents depend on these
+        transitions. Other agents only influence when the model is rejected; after a rejection no new bets begin.
         """
         return self._highest / OWN_BETS
 

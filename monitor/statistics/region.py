@@ -16,8 +16,8 @@ Termination. Every mean is larger than `below` or smaller than `above`, so the w
 test ends with probability 1, even if the mean is theta.
 
 If all samples equal some c near theta, both sides are eventually rejected. An example is c = 0 for two interventions
-that never differ. Then the test waits until both sides are rejected, and compares c with theta. Each answer still needs
-its own threshold, so the error rates are the same.
+that never differ. Then the test waits until both sides are rejected, and compares c with theta. Each answer still
+requires that the wealth of its bet reaches the threshold, so the error rates are the same.
 """
 
 from __future__ import annotations
@@ -100,5 +100,5 @@ class RegionBets:
 
 
 def _size(gap: Floats, variance: Floats) -> Floats:
-    """Return the sizes of the bets with nearly the fastest growth of wealth, if the mean is `gap` from the point."""
+    """Return the sizes of bets under which wealth grows nearly fastest, if the mean is `gap` from the point."""
     return np.asarray(gap / (variance + gap * gap))

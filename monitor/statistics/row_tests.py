@@ -1,18 +1,18 @@
 """One test for each row of the model, to locate a contradiction.
 
-The hypothesis about a row is: given everything observed before, its transitions (of all agents) have the model's
-probabilities, except for a fraction `impossible` of them. In a learned model, they have some probabilities within the
-row's bounds. The wealth of a row is the mean of two bets. Each is an e-process that may begin at any visit, as in
-`monitor.statistics.model_betting`:
+The hypothesis about a row is: given everything observed before, the row's transitions (of all agents) have the model's
+probabilities, except for a fraction `impossible` of the transitions. In a learned model, they have some probabilities
+within the row's bounds. The wealth of a row is the mean of two bets. Each is an e-process that may begin at any visit,
+as in `monitor.statistics.model_betting`:
 
 - `learned` uses counts of this row alone, which are halved after `ROW_MEMORY` visits. This memory is longer than the
   memory of the test of the model, because a small deviation takes many visits.
 - `missing` bets that steps with probability 0 in the row occur at `MISSING` times the permitted rate. If the row has
   bounds, `learned` covers its unrecorded successors, and the factor of `missing` is 1.
 
-Wealth above `MOST_WEALTH` is discarded, so that a repaired environment is recognised soon. The wrong rows are found by
-e-BH (`monitor.statistics.e_bh`) over all rows that have data. e-BH is needed because rows depend on each other: each
-agent's path visits many rows.
+Wealth above `MOST_WEALTH` is discarded, so that a repaired environment is recognised soon. e-BH
+(`monitor.statistics.e_bh`) over all rows that have data finds the wrong rows. e-BH is needed because rows depend on
+each other: each agent's path visits many rows.
 
 Compiled.
 """
@@ -144,7 +144,7 @@ class RowTests:
         self._suspects.add(row)
 
     def _test(self, row: int) -> RowTest | None:
-        """Return the test of a row, or a new test at its first visit; None if it would be one test too many."""
+        """Return the test of a row, or a new test at its first visit; None if there are already `MOST_ROWS` tests."""
         test = self._tests.get(row)
         if test is None and len(self._tests) < self._most:
             test = self._tests[row] = RowTest()
@@ -203,9 +203,10 @@ class RowTests:
 def joined_rows(states: Sequence[Mapping[int, RowState]]) -> dict[int, RowState]:
     """Join the row tests of several monitors to tests over the agents of all these monitors.
 
-    The e-values of a row are averaged, because a mean of e-values is an e-value even if they are dependent. They may be
-    dependent: if one monitor was divided into several, all of these include the observations before the division. So
-    their product might not be an e-value. The counts of a row are those of the monitor with the most visits of the row.
+    The e-values of a row are averaged, because a mean of e-values is an e-value even if they are dependent. The
+    e-values may be dependent: if one monitor was divided into several, all parts include the observations before the
+    division. So the product of the e-values might not be an e-value. The counts of a row are those of the monitor with
+    the most visits of the row.
     """
     found: dict[int, RowState] = {}
     for row in dict.fromkeys(row for state in states for row in state):

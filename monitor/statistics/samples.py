@@ -1,4 +1,4 @@
-"""Check samples, and raise InputError unless all of them are valid, because NaN must not decide a test."""
+"""Check samples. Each function raises InputError unless all samples are valid, because NaN must not decide a test."""
 
 from __future__ import annotations
 

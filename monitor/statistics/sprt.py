@@ -26,10 +26,10 @@ class Sprt:
     Raises ConfigError unless `theta` is in [0, 1] and `delta` is in (0, 1).
 
     An end of the indifference region outside (0, 1) is moved to halfway between theta and the boundary. The region is
-    then narrower than requested, so the error rates still hold, but the test needs more samples. (At the boundary a
-    single failure among thousands would reject `P >= 0.95` with delta 0.05.) For theta = 1 and theta = 0 the end *is*
-    the boundary: one failure rejects `P >= 1`, and one success proves `P > 0`. The caller handles `P >= 0` and
-    `P <= 1`, which are true without a test.
+    then narrower than requested, so the error rates still hold, but the test needs more samples. An end at the boundary
+    would be too strict: a single failure among thousands would reject `P >= 0.95` with delta 0.05. The exceptions are
+    theta = 1 and theta = 0, whose end is at the boundary: one failure rejects `P >= 1`, and one success proves `P > 0`.
+    The caller handles `P >= 0` and `P <= 1`, which are true without a test.
 
     >>> Sprt(0.95, 0.05, Strength(0.05, 0.05)).sides
     (0.8999999999999999, 0.975)

@@ -30,7 +30,7 @@ class Strength:
     Wald's thresholds A = (1 - beta)/alpha and B = beta/(1 - alpha) are approximate. The actual rates alpha', beta'
     satisfy alpha' <= alpha/(1 - beta), beta' <= beta/(1 - alpha) and alpha' + beta' <= alpha + beta. So at most one of
     the two rates exceeds its nominal rate, by at most the factor 1/(1 - beta) or 1/(1 - alpha). Usually the ratio
-    oversteps a threshold, and both rates are smaller than nominal.
+    exceeds a threshold when the test stops, so both rates are below their nominal rates.
     """
 
     alpha: float

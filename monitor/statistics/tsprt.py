@@ -25,10 +25,10 @@ from monitor.statistics.strength import Strength, first_crossing
 
 NODES = np.arange(-50.0, 9.0, 0.35)
 """Nodes of the integral in `log_moment`: distances from the peak, in units of the peak's width. To the left, the
-integrand decreases like exp(m u), slowest for m = 2. To the right, it decreases faster than a Gaussian. It is analytic
-in a strip, so the sum converges exponentially."""
+integrand decreases like exp(m u), slowest for m = 2. To the right, it decreases faster than a Gaussian. The integrand
+is analytic in a strip, so the sum converges exponentially."""
 SLACK = 1e-9
-"""Relative distance from the threshold within which rounding may put a bound on the wrong side of it."""
+"""Relative distance from the threshold within which rounding may put a bound on the wrong side of the threshold."""
 ROWS = 1 << 12
 """Number of integrals computed at once: 6 MB for each of a few temporary arrays."""
 
@@ -38,13 +38,15 @@ class TSprt:
     """Test of H0: mean >= theta + delta sigma against H1: mean <= theta - delta sigma.
 
     sigma is the unknown standard deviation of the samples. `delta`: in standard deviations. Raises ConfigError unless
-    `delta` > 0 and `theta` is finite. A ratio exists only after two samples differ. Before that, only the test `equal`
-    (if given) may decide: if the first `equal.needed` samples all equal some c, c is compared with theta; only this
-    comparison depends on `strict` (mean > theta). The two tests run in parallel, each at its own strength, so for
-    nearly constant samples their error probabilities add.
+    `delta` > 0 and `theta` is finite.
+
+    A ratio exists only after two samples differ. Before that, only the test `equal` (if given) may decide: if the first
+    `equal.needed` samples all equal some c, c is compared with theta. Only this comparison depends on `strict`
+    (mean > theta). The two tests run in parallel, each at its own strength, so for nearly constant samples their error
+    probabilities add up.
 
     The error rates are proven for normal samples, for which J(-a)/J(a) is the likelihood ratio of all t statistics so
-    far. For other samples, such as the differences -1, 0, 1 of two outcomes, they are nominal.
+    far. For other samples, such as the differences -1, 0, 1 of two outcomes, the error rates are nominal.
     """
 
     theta: float
@@ -80,7 +82,7 @@ class TSprt:
         ratio = np.full(seen.shape, np.nan)
         counts = np.broadcast_to(count, seen.shape)[varied]
         ratio[varied] = self._sides(counts, total[varied], squares[varied])
-        if self.equal is not None:  # after `needed` equal samples, set the ratio so that it decides
+        if self.equal is not None:  # after `needed` equal samples, set the ratio so that the test ends
             lasted = ~varied & (count >= self.equal.needed)
             good = np.vectorize(lambda c: meets(c, self.theta, strict=self.strict), otypes=[bool])(high[lasted])
             ratio[lasted] = np.where(good, -np.inf, np.inf)

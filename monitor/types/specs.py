@@ -137,7 +137,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     every: int | float = 1
     """The formula is evaluated after this number of steps (int) or after this duration (float, in seconds)."""
     causal_model: CausalModel = "gumbel"
-    """Class of causal models for bounds beside the Gumbel-Max value: `any`, or only counterfactually `stable` models."""
+    """Class of causal models for bounds beside the Gumbel-Max value: `any`, or `stable` (counterfactually stable)."""
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
     """Settings of the formula's alarm."""
     engine: Engine = "auto"

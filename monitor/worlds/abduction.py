@@ -15,7 +15,7 @@ SMALLEST, LARGEST = 2.0**-53, 1.0 - 2.0**-53
 """The ends of the range of noise, so that no inverse distribution function is called at 0 or 1."""
 
 Posterior = Callable[[np.random.Generator, int], tuple[Floats, Floats | None]]
-"""(generator, n) -> n draws of the noise [n, m], and their weights [n] of sum 1, or None if all weights are equal."""
+"""(generator, n) -> n draws of the noise [n, m], and their weights [n], which sum to 1 (None: equal weights)."""
 
 
 class Moment(NamedTuple):

@@ -18,8 +18,8 @@ from monitor.worlds.description import Ranges, features_driven, features_listed,
 from monitor.worlds.protocol import World
 
 TOLERANCE: Final = 1e-6
-"""Tolerance between an observed state and the state to which its noise leads; relative for numbers above 1. Noise near
-0 or 1 is only known to 1e-16. At six standard deviations, a normal quantile turns this error into 1e-8.
+"""Tolerance between an observed state and the state to which the inferred noise leads; relative for numbers above 1.
+Noise near 0 or 1 is only known to 1e-16. At six standard deviations, a normal quantile turns this error into 1e-8.
 """
 WITHIN: Final = (0.5, 1e-3, 1.0 - 1e-3)
 """Positions in an interval of noise that are tested: any noise in the interval must lead to the observed state."""
@@ -29,7 +29,7 @@ MAX_ABDUCTIONS: Final = 4096
 """Number of observed steps, over all paths, whose noise is cached. If there are more, the cache is cleared."""
 NO_REWARDS: Final = "add reward(x, a, x_next), or to a manifest a graph `reward`, or ask for a P"
 EFFECTIVE: Final = 0.1
-"""Least number of effective draws of a posterior, as a fraction of all draws. With fewer, weights are too uneven."""
+"""Least effective number of draws of a posterior, as a fraction of all draws. Below it, weights are too uneven."""
 
 
 class CheckedWorld:
@@ -113,7 +113,8 @@ class CheckedWorld:
     def unrecorded(self, states: Floats, actions: Ints, inputs: tuple[float, ...] | Floats) -> Bools:
         """Return for each of n pairs whether the world extrapolates, [n].
 
-        It extrapolates if the action was not recorded at such numbers. The world must have `learned_from`.
+        It extrapolates at a pair if the pair's numbers are outside the recorded ranges of the pair's action. The world
+        must have `learned_from`.
         """
         given = np.empty((len(states), len(self.inputs)))
         given[:] = inputs
@@ -174,10 +175,7 @@ class CheckedWorld:
         return found
 
     def _in_its_words(self, pair: Moment, successor: tuple[float, ...], error: PathError) -> PathError:
-        """Return the error for a step that no noise explains.
-
-        For a world with a manifest, the error has more details.
-        """
+        """Return the error for a step that no noise explains; with more details for a world with a manifest."""
         if not hasattr(self._world, "unexplained"):
             return error
         arguments = np.array(pair.state), pair.action, np.array(successor), np.array(pair.inputs, dtype=np.float64)

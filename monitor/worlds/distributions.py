@@ -1,4 +1,4 @@
-"""Noise distributions as quantile functions: noise is then an invertible function of a uniform number."""
+"""Noise distributions as quantile functions, which make noise an invertible function of a uniform number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monitor.arrays import Floats
 from monitor.errors import ModelError
 
 KNOTS: Final = 2048
-"""Number of points in the table of an empirical distribution. For its wide part (`WIDE`), half as many are added."""
+"""Number of points in the table of an empirical distribution. The wide normal part (`WIDE`) adds half as many."""
 AT_ONCE: Final = 20_000
 """Number of pairs of a point and a residual that are evaluated at once."""
 TAIL: Final = 8.0
@@ -67,8 +67,8 @@ class Student:
 class Empirical:
     """Residuals smoothed by a normal kernel (Silverman 1986), as a table with linear interpolation between its knots.
 
-    A wide normal distribution has a thousandth of the probability. So numbers between or beyond the residuals are
-    unlikely, not impossible.
+    A wide normal distribution, with a thousandth of the probability, is added. So numbers between or beyond the
+    residuals are unlikely, but not impossible.
 
     Args:
         residuals: two or more distinct numbers.

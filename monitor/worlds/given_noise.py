@@ -17,9 +17,9 @@ OFFERED = "random, uniform, normal, standard_normal, exponential, integers or ch
 class GivenNoise:
     """Stand-in for `numpy.random.Generator` in one step of a simulator. Each draw uses the next of the given numbers.
 
-    A draw increases with its uniform number. So a world can be inverted if a feature increases, or decreases, with each
-    draw. The methods work like the methods of the generator. Any other method, and a draw after the last number, raises
-    ModelError.
+    A draw increases with its uniform number. So a world can be inverted if, for each draw, some feature increases or
+    decreases with this draw. The methods work like the methods of the generator. Any other method, and a draw after the
+    last number, raises ModelError.
 
     Args:
         u: uniform numbers [m] in (0, 1).

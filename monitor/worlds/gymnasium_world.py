@@ -1,4 +1,4 @@
-"""A Gymnasium environment as a world. Each step sets the environment's state and random numbers, then steps it."""
+"""A Gymnasium environment as a world. A step sets the environment's state and random numbers, then calls `env.step`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.simulator_world import SimulatorWorld
 
 COMPARED: Final = 1000
-"""Number of steps that the environment runs by itself; a new world is compared with each of them."""
+"""Number of steps that the environment runs by itself; a new world is compared with each of these steps."""
 
 
 class _Run(NamedTuple):
@@ -32,9 +32,9 @@ class _Run(NamedTuple):
 class GymnasiumWorld(SimulatorWorld):
     """Base class of a `World` that is a Gymnasium environment. A subclass has `make`, the description and the labels.
 
-    When the world is made, the environment is compared with itself: it runs for 1,000 random steps; then it is set to
-    each visited state and stepped once. At each step of the world, everything except state and random numbers is as
-    after `reset(seed=0)`.
+    When the world is made, the environment is compared with itself. It runs for 1,000 random steps. Then it is set to
+    each visited state and makes one step from there, which must have the same result. At each step of the world,
+    everything in the environment except state and random numbers is as after `reset(seed=0)`.
 
     Raises:
         ModelError: actions are not discrete, or their number differs from the names; the state cannot be read or set;

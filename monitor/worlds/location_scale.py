@@ -1,7 +1,7 @@
 """The world of a manifest: the next value of a feature is location + scale x noise, rounded and clipped.
 
-The value of a feature with named values is chosen by the inverse distribution function. Each feature has one number of
-the noise, unless its scale is the number 0. So an observed step determines a point or an interval of each noise number.
+The inverse distribution function chooses the value of a feature with named values. Each feature has one number of the
+noise, unless its scale is the number 0. So an observed step determines a point or an interval for each noise number.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class LocationScale:
         return self._located(self._given(x, a, w))
 
     def unexplained(self, x: Floats, a: int, x_next: Floats, w: Floats) -> str:
-        """Return which feature of a step is nearly impossible, by how much, and what to do; empty if there is none."""
+        """Return which feature of a step is nearly impossible, by how much, and what to do; empty if no feature is."""
         at, action, inputs = x[np.newaxis], np.array([a]), w[np.newaxis]
         location, scale = self.located(at, action, inputs)
         found = [
@@ -191,7 +191,7 @@ class LocationScale:
         return w
 
     def recorded(self, x: Floats, a: Ints, w: Floats) -> Bools:
-        """Return for each of n steps whether the action was recorded at such numbers, [n].
+        """Return for each of n steps whether its numbers are within the recorded ranges of its action, [n].
 
         Each number is tested separately.
         """

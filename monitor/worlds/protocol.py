@@ -113,15 +113,15 @@ class World(Protocol):
     - `invert(x, a, x_next, w)` returns the noise of one observed step, with x [f], a int, x_next [f], w [i]. The noise
       is an array [m], or a tuple of two such arrays with the lower and upper ends of an interval for each component.
       The interval is (0, 1) for a component that did not matter. `invert` returns None if the set of possible noise is
-      no such box. A world without noise needs no `invert`.
-    - `posterior(x, a, x_next, w, rng, n)` is used if the set of possible noise is no box. It returns n draws [n, m] of
-      the noise given the step, or a tuple of draws and their weights [n].
+      not a product of intervals. A world without noise needs no `invert`.
+    - `posterior(x, a, x_next, w, rng, n)` is used if `invert` returns None. It returns n draws [n, m] of the noise
+      given the step, or a tuple of draws and their weights [n].
     - `reward(x, a, x_next)` returns the rewards [n] of n transitions.
     - `noise_features`: for each number of the noise, the feature that it drives, by name or number, if each number
       drives one feature. With it, a rejection of the model names the feature.
     - `learned`: true if `step` was estimated from data.
-    - `fits`: worlds like this one, estimated from other data, such as resampled recordings. With them, answers have a
-      credible band.
+    - `fits`: worlds of the same form, estimated from other data, such as resampled recordings. With `fits`, answers
+      have a credible band.
     """
 
     @property

@@ -1,8 +1,9 @@
 """Resample future inputs from recorded inputs: a step gets inputs that once followed similar inputs.
 
 This is a nearest-neighbour bootstrap (Lall & Sharma, "A nearest neighbor bootstrap for resampling hydrologic time
-series", 1996) of whole stretches. A draw selects one of the recorded steps whose inputs are nearest to the last
-observed inputs. The draw then continues like this recording, so that the course of a day, for example, is preserved.
+series", 1996) of whole stretches of a recording. A draw selects one of the recorded steps whose inputs are nearest to
+the last observed inputs. The draw then continues with the inputs recorded after this step. So the course of a day, for
+example, is preserved.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ResampledInputs:
         self._followed = np.flatnonzero(~self._is_last)
         if not len(self._followed):
             raise ModelError(f"world {where}: no row follows another one of its episode; record inputs step by step")
-        # Rounded, so that the referee, which sums in another order, selects the same neighbours for the same draws.
+        # The referee sums in another order. Numbers are rounded, so that it selects the same neighbours.
         with np.errstate(over="ignore", invalid="ignore"):
             spread = np.array([float(f"{column.std():.4g}") for column in self._rows.T])
         if not np.isfinite(spread).all():
@@ -69,8 +70,8 @@ class ResampledInputs:
     def _nearest(self, w: Sequence[float]) -> Ints:
         """Return the rows nearest to w, among the rows that have a next row.
 
-        Of n rows that have a next row, the sqrt(n) nearest are selected. If too many rows have the largest selected
-        distance, the selected ones among them are spread evenly over the recordings.
+        Of n rows that have a next row, the sqrt(n) nearest are selected. If more rows have the largest selected
+        distance than can be selected, the selected rows among these are spread evenly over the recordings.
         """
         apart = np.zeros(len(self._followed))
         with np.errstate(over="ignore"):  # distances that overflow count as equal

@@ -17,8 +17,9 @@ from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.protocol import Feature
 
 NARROW: Final = 1e-9
-"""An interval of noise of at most this width, relative to its distance from 0 and 1, counts as a point. Float
-rounding leaves narrower intervals, unless the noise is so near to 1 that its distance from 1 has hardly any digits.
+"""An interval of noise of at most this width, relative to its distance from 0 and 1, counts as a point. Known noise
+gives a narrower interval after rounding, unless the noise is so near to 1 that its distance from 1 has hardly any
+digits.
 """
 FINEST: Final = 8.0 * np.finfo(np.float64).eps
 """Relative precision of the search for the ends of an interval."""

@@ -142,7 +142,7 @@ class WorldManifest(_Strict):
     location: File | None = None
     """Graph of the location: one output [batch, number of features without named values]."""
     scale: File | tuple[Annotated[float, Field(ge=0)], ...] = ()
-    """Graph of the scale, with an output of the same shape, or a number for each of these features."""
+    """Graph of the scale, with an output of the same shape as the location, or a number for each of these features."""
     noise: Literal["normal"] | Noise | dict[_Name, Literal["normal"] | Noise] = "normal"
     """One distribution for all features, or one for each feature by name; features that are not named are normal."""
     labels: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")], str] = {}
@@ -156,9 +156,9 @@ class WorldManifest(_Strict):
     missing here was never recorded. If `recorded` is absent, nothing is known about recorded data.
     """
     fits: Annotated[tuple[File, ...], Field(max_length=MOST_FITS)] = ()
-    """Manifests of the same world estimated from other data, such as resampled recordings. Differences of their answers
-    show the uncertainty of the data. Their ranges, labels, rewards and future inputs are replaced by those of this
-    world.
+    """Manifests of the same world estimated from other data, such as resampled recordings. Differences between their
+    answers show the uncertainty of the data. The ranges, labels, rewards and future inputs of this world replace those
+    of the fits.
     """
 
     @model_validator(mode="after")

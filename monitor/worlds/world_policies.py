@@ -1,7 +1,7 @@
 """Policies over the numbers of a world: functions or ONNX networks that decide for many states at once.
 
 A policy sees the state, or the state followed by the inputs of the step. The width of a network's input, or the number
-of a function's arguments, decides between the two.
+of a function's arguments, decides what the policy sees.
 """
 
 from __future__ import annotations

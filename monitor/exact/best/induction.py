@@ -15,8 +15,9 @@ decision of a given policy. Rules:
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state. There the
   observed action has a certain outcome, while an action with the same row may have another outcome under other causal
   models.
-- For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). A pass uses the least or
-  the greatest mean within the bounds (`greatest`), whether decisions maximise or minimise.
+- For a class of causal models (ANY, STABLE) only bounds of a row are known (`scratch_row.py`). `greatest` says whether
+  a pass uses the greatest or the least mean within the bounds; this does not depend on whether decisions maximise or
+  minimise.
 """
 
 from __future__ import annotations
@@ -77,13 +78,13 @@ class BackwardProblem:
 
 @dataclass(eq=False)
 class Lanes:
-    """The n lanes of a pass: one for each decision rule, and the lanes to which these lead.
+    """The n lanes of a pass: one for each decision rule, and the lanes in which the path may continue.
 
     `spends` [n]: the lane in which the path continues after a best decision, -1 if best decisions are not allowed.
-    `since`, `until` [n]: a best decision is allowed at `since` steps after the intervention state or later, but before
+    `since`, `until` [n]: a best decision is allowed from `since` steps after the intervention state on, but before
     `until` steps. `holds` [n]: whether a decision before `until` may also be unchanged; later decisions are always
-    unchanged. `common`: the first `common` lanes are those to which best decisions can lead. `follows`: whether the
-    last lane follows the optimal policy.
+    unchanged. `common`: number of lanes to which best decisions can lead; these lanes come first. `follows`: whether
+    the last lane follows the optimal policy.
     """
 
     spends: Ints
@@ -98,10 +99,12 @@ class Lanes:
 class DecisionValues:
     """Values of the decisions on the observed path, and the best decisions in all states.
 
-    `held` [L, lanes]: the value if the decision is unchanged. `actions` [L, A, lanes]: the value if the decision is
-    this action and later decisions follow the lane; nan if the action is unavailable, no obligation remains, or no lane
-    allows a best decision. `chosen` [L, S, slots, lanes]: the best action if it is better than the unchanged decision,
-    else -1; empty if it was not requested. `begun` [L, lanes]: the values if the intervention begins at this pair.
+    `held` [L, lanes]: the value if the decision is unchanged.
+    `actions` [L, A, lanes]: the value if the decision is this action and later decisions follow the lane; nan if the
+    action is unavailable, no obligation remains, or no lane allows a best decision.
+    `chosen` [L, S, slots, lanes]: the best action if it is better than the unchanged decision, else -1; the array is
+    empty if it was not requested.
+    `begun` [L, lanes]: the values if the intervention begins at this pair.
     """
 
     held: Floats
@@ -112,7 +115,7 @@ class DecisionValues:
 
 @dataclass(eq=False)
 class Scratch:
-    """Working memory of a pass. Only `active` and `counts` stay valid from one state to the next.
+    """Working memory of a pass. Only `active` and `counts` stay valid after the pass moves to another state.
 
     `row`: the row of the current pair. `weight` [A]: the distribution of the unchanged decision. `mean` [lanes and
     padding]: the means of the current pair in one slot.
@@ -140,9 +143,9 @@ class Task:
     """Input, output and working memory of one pass.
 
     `reached` [L, S], zero at first: whether a state was observed at a level, or an allowed decision reaches it.
-    `buffers` [2, S, slots, lanes and padding]: at the start, the first of the two has the values after the last pair.
-    `kind`: EXACT, ANY or STABLE. `greatest`: for ANY and STABLE, whether means are as large as possible. `largest`:
-    whether decisions maximise.
+    `buffers` [2, S, slots, lanes and padding]: values of two levels; at the start, `buffers[0]` has the values after
+    the last pair. `kind`: EXACT, ANY or STABLE. `greatest`: for ANY and STABLE, whether means are as large as possible.
+    `largest`: whether decisions maximise.
     """
 
     options: Options
@@ -385,7 +388,7 @@ def decide(task: Task, level: int, state: int, along: int, decided: bool, ahead:
 
 
 def exceeds(value: float, other: float) -> bool:
-    """Return whether a value is larger than another one by more than the tolerance for ties."""
+    """Return whether `value` is larger than `other` by more than the tolerance for ties."""
     return value - other > TIE * max(1.0, abs(other))
 
 

@@ -1,4 +1,4 @@
-"""The options of a decision are the rows of a model; actions with the same row and reward are one option. Compiled."""
+"""The options of a decision: the rows of a model. Actions with the same row and reward are one option. Compiled."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class PlannedChange(msgspec.Struct, frozen=True):
     proposed: int
     """The action to take instead."""
     probability: float
-    """Lower bound of the probability that the plan reaches this change; 1 for the first change. Only the 64 likeliest
-    states are followed at each step.
+    """Lower bound of the probability that the plan reaches this change; 1 for the first change. It is a lower bound
+    because only the 64 likeliest states are followed at each step.
     """
     further: float = 0.0
     """Lower bound of the probability that the plan reaches this change and another change after it."""

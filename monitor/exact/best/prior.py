@@ -1,8 +1,8 @@
 """Values of the best decisions without observations, by backward induction, and the policy of these decisions.
 
 The best decision depends on the state and on the obligation that remains. If several actions are best up to 1e-12, the
-action with the largest probability under the nominal policy is chosen, and among several such actions the action with
-the lowest number. Compiled.
+action with the largest probability under the nominal policy is chosen. Among equally probable actions the action with
+the lowest number is chosen. Compiled.
 """
 
 from __future__ import annotations

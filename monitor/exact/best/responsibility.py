@@ -4,9 +4,9 @@ The degree of a decision is 1 / m. Here m is the size of the smallest minimal se
 decision. A set is minimal if the goal can be met by changing these decisions, but not by changing only some of them
 (docs/semantics/decisions.md, section 14.4).
 
-Up to the first decision of a set, the path is the observed path. So the value of a set with first decision j follows
-from the values of the actions at j in the lane of the set's later decisions (`lanes_of_sets`). For n decisions, sets of
-size m need the lanes of all sets of size m - 1: about n^(m - 1) / (m - 1)! numbers for each state.
+Before the first decision of a set, the path is the observed path. Let j be this decision. So the value of the set
+follows from the values of the actions at j, in the lane of the set's other decisions (`lanes_of_sets`). For n
+decisions, sets of size m need the lanes of all sets of size m - 1: about n^(m - 1) / (m - 1)! numbers for each state.
 """
 
 from __future__ import annotations

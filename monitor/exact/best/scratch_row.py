@@ -1,8 +1,8 @@
 """Compute one row of the backward pass, given the observed transition of its level. Compiled.
 
-The closed form and its bounds are described in `monitor.causal.row`. All successors that are not in the observed row
-share one term of the closed form, so this term is computed once. A row that shares no successor with the observed row
-does not change (locality).
+`monitor.causal.row` describes the closed form and its bounds. All successors that are not in the observed row share one
+term of the closed form, so this term is computed once. A row that shares no successor with the observed row does not
+change (locality).
 """
 
 from __future__ import annotations

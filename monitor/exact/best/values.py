@@ -169,7 +169,8 @@ class BestValues:
     def interval(self, path: Observed, rule: DecisionRule, kind: int) -> tuple[float, float]:
         """Return the bounds, lowest first, of the best decisions over a class of causal models (ANY or STABLE).
 
-        One bound is the best value that is guaranteed. The other is the best value that is possible.
+        One bound is the value that the best decisions reach in every causal model. The other is the best value in any
+        causal model.
         """
         low, high = (self.bound(path, rule, kind, greatest=greatest) for greatest in (False, True))
         return low, high
@@ -216,8 +217,8 @@ class BestValues:
     def _first_changes(self, path: Observed, found: Pass, lanes: list[int]) -> Iterator[FirstChange | None]:
         """Yield for each lane the first decision that a better action replaces; None if there is no such decision.
 
-        `lanes`: lanes of 1, 2, ... changes, each
-        after the lane with one change less. Among equally good actions the action with the lowest number is proposed.
+        `lanes`: lanes of 1, 2, ... changes, each after the lane with one change less. Among equally good actions the
+        action with the lowest number is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0
         held, changed = sign * found.held[:, lanes], sign * found.actions[:, :, [lane - 1 for lane in lanes]]

@@ -1,8 +1,8 @@
 """Answers, which are sums of forward weight times value at the last observed pair. Compiled.
 
-The value from a start point has two parts. One is the value accumulated so far. The other is the sum, over the nodes,
-of weight times the value of the node's obligation in its state (docs/semantics/formulas.md, section 6.1). Rules for the
-value of an obligation:
+The value from a start point has two parts. The first part is the value accumulated so far. The second part is the sum,
+over the nodes, of weight times the value of the node's obligation in the node's state (docs/semantics/formulas.md,
+section 6.1). Rules for the value of an obligation:
 
 - The outcome of the last action is not observed, so from the last pair on the rows of the model apply.
 - Where nominal is in force, the observed action is taken in the observed state (docs/semantics/worlds.md, section 2.3).
@@ -12,8 +12,8 @@ value of an obligation:
   is missing, the loop stops with VALUES_MISSING (offset and column in `Workspace.missing`). The caller then adds the
   vector and calls again.
 
-Answering changes no weights, so it may be repeated. After a stop for missing values (`ForwardBuffers.unanswered`), the
-pair is not observed again.
+Writing answers changes no weights, so it may be repeated. If the loop stopped because values were missing
+(`ForwardBuffers.unanswered`), the next call does not observe the pair again.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def write_answers(context: Context, forward: ForwardBuffers, answers: Floats) ->
                     if weight > 0.0:
                         if conditioned or (unchanged and state == s):
                             value, status = value_at_last_pair(context, base + start, column, state, s, a)
-                        else:  # gives the same result as `value_at_last_pair`, and is the case of most nodes
+                        else:  # the case of most nodes; the result is that of `value_at_last_pair`
                             value, status = value_at(context.future, context.workspace, base + start, column, state)
                         if status != DONE:
                             return status

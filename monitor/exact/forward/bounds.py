@@ -3,9 +3,9 @@
 See docs/semantics/formulas.md, section 6.3. Only bounds on the entries of each row are known. At each (offset, state,
 obligation), backward induction uses the distribution within these bounds with the smallest (largest) value. Rules:
 
-- The row is chosen independently for each (offset, state, obligation). So the interval is attained if at most one
-  obligation remains at each (offset, state), as for U, F and G over state formulas. Otherwise the interval may be wider
-  than necessary, never narrower.
+- The row is chosen independently for each (offset, state, obligation). So some causal model attains each end of the
+  interval if at most one obligation remains at each (offset, state), as for U, F and G over state formulas. Otherwise
+  the interval may be wider than necessary, but never narrower.
 - Level o holds the nodes (column, state) that some causal model of the class reaches at offset o, by column. The edges
   of level o lead to level o + 1 and are listed by target column, as in `observation.py`.
 - In the forward pass, a node's `low` and `high` collect the part of the value that the node's own step decides. The
@@ -31,7 +31,7 @@ from monitor.logic import TRUE
 SHORT = 8
 """Up to this row length, the best successors are found one by one, without the ranks of `rank_states`."""
 SPARSE = 32
-"""Ranks are not used if a column has more than this many nodes for each successor of the row."""
+"""Ranks are not used if the number of a column's nodes divided by the length of the row is larger than this."""
 DE_BRUIJN = 0x03F79D71B4CB0A89
 """A number whose shifts by 0 to 63 differ in their highest six bits."""
 LOWEST_BIT = np.argsort([(DE_BRUIJN << shift & (1 << 64) - 1) >> 58 for shift in range(64)])
@@ -70,7 +70,7 @@ def forward(context: Context, levels: Levels, states: Ints, actions: Ints) -> in
 
 
 def lacking(workspace: Workspace, part: int, length: int) -> int:
-    """Record which part of the levels is full, and the length it needs; return the status."""
+    """Record which part of the levels is full, and the length that it needs; return the status."""
     workspace.missing[0], workspace.missing[1] = part, length
     return LEVELS_FULL
 

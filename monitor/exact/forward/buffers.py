@@ -1,4 +1,4 @@
-"""Arrays of the compiled loops, which are allocated here, and grown when a loop reports that one is full. Compiled.
+"""Arrays of the compiled loops. They are allocated here, and grown when a loop reports that an array is full. Compiled.
 
 A `Workspace` is working memory, shared by all queries on a model; its contents are not kept between two calls. A
 `ForwardBuffers` has one agent's forward weights; its contents are kept when it grows.
@@ -41,8 +41,8 @@ class Workspace:
     node, row, first and last (exclusive) start, next edge into the same column. `column`, `first_node`, `states`,
     `start_range`, `weights`, `accumulated`: the next forward weights, as in `ForwardBuffers`, but with nodes in the
     order in which they were found. `by_state`: the order of these nodes by state; `keys`: keys for sorting them.
-    `edge_clock`, `node_clock`: the current stamps of edge lists and of states. They only grow, because old stamps must
-    not become valid again. `missing` [2]: see `codes.py`.
+    `edge_clock`, `node_clock`: the current stamps of edge lists and of states. Stamps only grow, because an old stamp
+    must not become valid again. `missing` [2]: see `codes.py`.
     """
 
     def __init__(self, states: int, *, share_prior_rows: bool = False) -> None:
@@ -134,7 +134,7 @@ class ForwardBuffers:
     `accumulated` [starts]: probability that the formula is decided true, or reward collected.
 
     `start_count`: number of starts. `last_state`, `last_action`: the newest pair. `base_offset`: the offset of start 0
-    at the newest pair. `unanswered`: True if the newest pair was observed, but its answer stopped because values were
+    at the newest pair. `unanswered`: True if the newest pair was observed, but values that its answer needs were
     missing. `values` [starts]: the answers, newest start point first; if one start is queried, its answer is at index
     0. `answers`: the same array for the loops.
     """

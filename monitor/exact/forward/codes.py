@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 DONE, TABLE_FULL, SCRATCH_FULL, FORWARD_FULL, VALUES_MISSING, LEVELS_FULL = range(6)
-"""Status that a loop returns. `Workspace.missing` then has, for FORWARD_FULL: the numbers of segments and nodes needed;
-for VALUES_MISSING: offset and column; for LEVELS_FULL: a part of `Levels` and the length it needs."""
+"""Status that a loop returns. `Workspace.missing` then has details. FORWARD_FULL: the needed numbers of segments and
+nodes. VALUES_MISSING: offset and column. LEVELS_FULL: the full part of `Levels` and its needed length."""
 
 NOT_COMPUTED = -1
 """In `Future.vector`: the values are not computed yet."""

@@ -1,12 +1,12 @@
 """Rows of the counterfactual chain: one for each action that may be taken in a state, given an observed transition.
 
-Such a row is abduction and prediction in one closed form. The posterior of the exogenous noise is integrated out and
+The row combines abduction and prediction in one closed form. The posterior of the exogenous noise is integrated out and
 never represented (docs/semantics/worlds.md, sections 2.1 and 3.1). With D(u) = sum_j max(p_j, u q_j):
 
     P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
-Here p is the row under which the transition s, a -> s_next of the step was observed, and i = s_next. The chain is in
-`state` and takes `action`; q is the row of this pair. Rules, in this order:
+Here s, a -> s_next is the observed transition of the step, p is the row of (s, a), and i = s_next. The counterfactual
+chain is in `state` and takes `action`; q is the row of this pair. Rules, in this order:
 
 - Where nominal is in force, the observed action is taken in the observed state (docs/semantics/worlds.md, section 2.3).
 - If state, action and model are as observed, the successor is certainly the observed successor.
@@ -36,9 +36,9 @@ NO_END = 1 << 62
 class Dynamics:
     """The policies in force and the rows of the model, up to the last observed pair.
 
-    `counterfactual_row_*`, `observed_row_*`: the rows of the counterfactual and of the factual world, both CSR;
-    `same_model`: whether both worlds have the same rows. `rewards` [S, A] and `transition_rewards` [N] (or empty): the
-    reward of the counterfactual world, and the part of the reward that depends on the successor.
+    `counterfactual_row_*`, `observed_row_*`: the rows of the counterfactual and of the factual world, both CSR.
+    `same_model`: whether both worlds have the same rows. `rewards` [S, A]: the rewards of the counterfactual world.
+    `transition_rewards` [N] (or empty): the part of the reward that depends on the successor.
 
     The law has H phases. `phase_begin` [H]: the first offset of each phase. `is_nominal` [H]: whether the phase has no
     intervention. `stochastic` [H]: whether the policy in force is stochastic. `policy_actions` [H, S]: actions of
@@ -136,7 +136,7 @@ def append_rows(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int,
     policy = dynamics.policy_probabilities[phase, state]
     for action in range(len(policy)):
         table.choice[action] = policy[action]
-    if s_next >= 0 and len(dynamics.nominal_policy_probabilities):  # otherwise the action tells nothing about its noise
+    if s_next >= 0 and len(dynamics.nominal_policy_probabilities):  # otherwise the action noise has its prior
         choose(dynamics.nominal_policy_probabilities[phase, s], a, policy, table.choice, table.memory)
     merge, first = dynamics.merge_actions and table.kind == EXACT, table.row_count
     for action in range(len(policy)):
@@ -200,7 +200,7 @@ def append_row(
             else:
                 bound(p, q, p_s_next, at, table.kind == STABLE, posterior, table.upper[begin : begin + size])
             table.computed += informed
-        # Entries move to the front, or to the row's entry for this successor. So no unread entry is overwritten.
+        # Entries only move to lower indices, or into the row's entry for this successor. So no unread entry is lost.
         for k in range(size):
             successor, chance = dynamics.counterfactual_row_successors[first + k], posterior[k]
             extra = dynamics.transition_rewards[first + k] if rewarded else 0.0

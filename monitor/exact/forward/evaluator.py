@@ -3,12 +3,12 @@
 If a loop reports that an array is full or a value is missing, the evaluator grows the array or computes the value, and
 calls the loop again. Rules:
 
-- Offsets of the automaton, rows of the chain and vectors of values are added only when a loop stops because it needs
-  them. Each call makes progress or raises LimitError.
+- Offsets of the automaton, rows of the chain and vectors of values are added only when a loop stops because they are
+  missing. Each call makes progress or raises LimitError.
 - The row table may be cleared once in a query. If the query needs more rows than the limit, the table then grows beyond
   the limit (`RowTable.grow`).
-- A model may be too large for vectors over all states (`lazy`). Then the loops only advance the weights. Python code
-  computes the answer from the reached states, with the same order of additions.
+- A model may be too large for vectors over all states (`lazy`). Then the loops only advance the weights, and Python
+  code computes the answer from the reached states. The order of additions is the same.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def closing_values(  # noqa: PLR0917 - the values depend on all six
 
 
 def _add(total: float, terms: Floats) -> float:
-    """Add terms one by one, as compiled code does. Pairwise or exact summation may differ in the last bit."""
+    """Add terms one by one, as compiled code does. Other orders of summation may differ in the last bit."""
     for term in terms.tolist():
         total += term
     return total

@@ -10,8 +10,8 @@ read once for all starts. Rules:
 
 - A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
   starts), listed by the column to which they lead. `push_rows` pushes the weights along the rows of these edges.
-- Weight that reaches TRUE is accumulated and leaves the nodes. Expected reward is accumulated too. Weight that reaches
-  FALSE is dropped.
+- If an obligation becomes TRUE, its weight is accumulated and leaves the nodes. Expected reward is accumulated too. If
+  an obligation becomes FALSE, its weight is dropped.
 - Sums have a fixed order: by phase, column and state of the source, then by action. Nodes ascend by column and state.
   So the answer of a start has the same bits with or without other starts.
 - If an array is too small, a function returns a status before it changes the forward weights. The caller grows the
@@ -217,7 +217,10 @@ def add_edge(workspace: Workspace, column: int, edge: int, node: int, row: int, 
 
 
 def shares_successor(table: RowTable, workspace: Workspace, entry: int) -> bool:
-    """Return whether a row shares a successor with the row of the observed pair; else the observation is irrelevant."""
+    """Return whether a row shares a successor with the row of the observed pair.
+
+    If it does not, the observation does not change the row.
+    """
     begin, end = table.row_begin[table.entry_begin[entry]], table.row_begin[table.entry_begin[entry + 1]]
     found = False
     for k in range(begin, end):

@@ -7,9 +7,9 @@ arrays. Rules:
 - A transition s, a -> s_next observed under one phase of the law has an index. Each (index, state) has an *entry*. An
   entry has one row for each action that may be taken in the state, or a single row if nothing depends on the action.
   Each row has its successors, as in CSR.
-- The loops append and never grow an array. If an array is full, they return FULL and do not count the incomplete entry.
-  Then `grow` enlarges the arrays, or clears this table if all tables of the model together would have space for more
-  than MAX_SUCCESSORS successors.
+- The loops append and never grow an array. If an array is full, the loops return FULL and do not count the incomplete
+  entry. Then `grow` enlarges the arrays of this table. If all tables of the model together would then have space for
+  more than MAX_SUCCESSORS successors, `grow` clears this table instead.
 - Clearing changes no answer, because a row computed again has the same bits.
 
 Compiled.
@@ -30,8 +30,8 @@ FULL = -1
 """Returned in place of an index if an array of the table is full."""
 
 MAX_SUCCESSORS = 4_000_000
-"""If the tables of one model have more successors than this (64 to 96 MB), a table is cleared. A single query may need
-more space, and gets it."""
+"""If the tables of one model have more successors than this (64 to 96 MB), a table is cleared. A single query that
+needs more space may exceed this limit."""
 
 INITIAL_SIZES = 64, 256, 256, 2048
 """Observed transitions, entries, rows and successors that fit before a table grows."""
@@ -49,17 +49,20 @@ class RowTable:
 
     `observed_keys`, `observed_values` and `entry_keys`, `entry_values`: the hash tables. Entry e has the rows
     `entry_begin[e]:entry_begin[e + 1]`, and row r has the `successors` `row_begin[r]:row_begin[r + 1]`. A row has its
-    `action`, the `weight` (the probability of this action) and the expected `reward` times the weight. For each
-    successor of an EXACT row, `lower` has the probability times the weight, and `upper` is unused. For each successor
-    of a row of bounds, `lower` and `upper` have the bounds of the probability without the weight, and
-    `successor_reward` has the part of the reward that depends on the successor; `reward` is then without this part.
+    `action`, the `weight` (the probability of this action) and the expected `reward` times the weight.
+
+    For each successor of an EXACT row, `lower` has the probability times the weight, and `upper` is unused. For each
+    successor of a row of bounds, `lower` and `upper` have the bounds of the probability without the weight.
+    `successor_reward` has the part of the reward that depends on the successor; in a row of bounds, `reward` excludes
+    this part.
+
     `observed_count`, `entry_count`, `row_count`, `successor_count`: the numbers in use. `computed`: number of
     counterfactual rows computed so far, including cleared rows.
 
     The other fields are working memory for the next row. `observed` [S]: the row of the observed pair `held` (-1: none)
-    as a dense vector. `place` [S]: the position of a state in `successors`, valid only if it is within the last row
-    and `successors` has the state there. `choice` [A]: the probabilities of actions. `memory`: as in
-    `monitor.causal.row`.
+    as a dense vector. `place` [S]: the position of a state in `successors`, valid only if the position is within the
+    last row and `successors` has the state at this position. `choice` [A]: the probabilities of actions. `memory`: as
+    in `monitor.causal.row`.
     """
 
     def __init__(self, kind: int, states: int, actions: int, budget: RowBudget | None = None) -> None:
@@ -94,7 +97,7 @@ class RowTable:
         if 2 * self.entry_count >= entries:
             self.entry_begin = longer(self.entry_begin, 2 * entries + 1)
             self.entry_keys, self.entry_values = doubled(self.entry_keys, self.entry_values)
-        # Double them even if few rows are used, because a single state may need more rows than the arrays have.
+        # Double the arrays even if few rows are used, because a single state may need more rows than fit.
         self.action, self.row_begin = longer(self.action, 2 * rows), longer(self.row_begin, 2 * rows + 1)
         self.weight, self.reward = longer(self.weight, 2 * rows), longer(self.reward, 2 * rows)
         self.successors, self.lower = longer(self.successors, 2 * successors), longer(self.lower, 2 * successors)

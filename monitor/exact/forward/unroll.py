@@ -2,9 +2,9 @@
 
 An *offset* counts steps from a start point. At one observed pair, older start points are at larger offsets, so start
 points have different obligations: `G<=20` at offset 0, `G<=19` at offset 1, and so on. A *column* of the unrolled
-automaton has at most one obligation for each offset. It contains an obligation and its successors, but if two
-successors are at the same offset, one of them is in another column. One pass over a column advances every start point.
-Most formulas need a single column. Rules:
+automaton has at most one obligation for each offset. A column contains an obligation and its successors; if two
+successors are at the same offset, one of them goes to another column. One pass over a column advances every start
+point. Most formulas need a single column. Rules:
 
 - An obligation at an offset is in exactly one column. The start is at offset 0 of column 0.
 - A successor stays in the column of its predecessor if this column is free at the next offset. Otherwise it takes the
@@ -75,7 +75,7 @@ class Unrolled:
         self.transitions = np.array(transitions, dtype=np.int64).reshape(-1, 4)
 
     def _expand(self, begin: int, end: int) -> None:
-        """Take every step of the automaton once before columns are changed, as a step may raise LimitError."""
+        """Take every step of the automaton once before columns are changed, because a step may raise LimitError."""
         obligations = {column[begin] for column in self.obligations if begin in column}
         for offset in range(begin, end):
             label_sets = self._label_sets_at(offset)
