@@ -34,7 +34,7 @@ from monitor.types.stream_events import PathPairs
 from monitor.types.verdicts import NO_USES, Bands, RestsOn, Verdict
 
 CARRIED = 0.9
-"""`support` is determined by the heaviest rows that together have this fraction of the total weight."""
+"""`support` refers to the heaviest rows that together have this fraction of the total weight."""
 SUGGESTIONS = 3
 """Maximum number of pairs to visit that a verdict names."""
 
@@ -71,8 +71,8 @@ class LearnedBands:
     ) -> Verdict:
         """Return an exact verdict on `path` with its credible band, its support and the pairs to visit.
 
-        `acted`, `before`: as in `ObservedPath`. Numbers that are too large to
-        compute are left out, and `bands.reason` says why.
+        `acted`, `before`: as in `ObservedPath`. Numbers that are too costly to compute are left out, and `bands.reason`
+        says why.
         """
         goals = quantity_goals(formula)
         if not goals or verdict.method != "exact" or not verdict.quantities:
@@ -217,10 +217,9 @@ def missing(how: Bands, reasons: Sequence[str]) -> Bands:
 
 
 def support_of(uses: Iterable[RowUses]) -> int | None:
-    """Return the fewest records of any of the heaviest rows; None if no uncertain row has weight.
+    """Return the smallest number of records among the heaviest rows; None if no uncertain row has weight.
 
-    The heaviest rows are those that together have 90 % of the weight. Among equal weights, the row with fewer records
-    comes first.
+    The heaviest rows together have 90 % of the weight. Among equal weights, the row with fewer records comes first.
     """
     parts = [UncertainRows.of(part) for part in uses]
     weights = np.concatenate([part.weights for part in parts]) if parts else np.zeros(0)

@@ -25,8 +25,7 @@ from monitor.types.verdicts import RestsOn
 FEW: Final = 5
 """Number of recorded steps below which a pair (state, action) counts as rarely recorded."""
 DIGITS: Final = 9
-"""Number of decimals to which fractions of a total are compared, so that rounding errors do not separate equal weights.
-"""
+"""Number of decimals to which fractions of a total are compared. Equal weights may differ by rounding errors."""
 
 
 class UncertainRows(NamedTuple):
@@ -70,10 +69,10 @@ def basis_of(uses: RowUses) -> RestsOn | None:
 def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsOn]:
     """Return intervention as text -> recorded support of the values of a formula, before anything is observed.
 
-    For `regret` and `handover`, this is the support of the value under the policy to hand over to. For other formulas,
-    it is the support of the value of each quantity in its first world. The values start where recorded episodes start,
-    or in any recorded state if the starts are unknown. Decisions made for the goal, nested quantities, and worlds
-    without learned rows are left out.
+    For `regret` and `handover`, the result has the support of the value under the policy to hand over to. For other
+    formulas, it has the support of the value of each quantity in its first world. The values start where recorded
+    episodes start, or in any recorded state if the starts are unknown. Decisions made for the goal, nested quantities,
+    and worlds without learned rows are left out.
     """
     found: dict[str, RestsOn] = {}
     for change, measure in compared(formula):

@@ -88,7 +88,7 @@ class Case:
     def regret(self, formula: Regret) -> Verdict:
         """Return the verdict of `regret` (docs/semantics/regret.md, section 8).
 
-        The tested hypothesis is that there is nothing to regret: `nominal meets the goal or the alternative does not`.
+        The tested hypothesis is that the outcome is not *regret*: `nominal meets the goal or the alternative does not`.
         So alpha is the probability of a false *regret*. The bounds of the effect come from two intervals, so they fail
         with at most twice the probability of one interval.
         """
@@ -134,10 +134,10 @@ class Case:
         return {goal: self._test(goal, text, needed.get(text)) for goal, text in texts.items()}
 
     def _drawn_on(self, tested: Mapping[Goal, Quantity]) -> dict[Goal, Quantity]:
-        """Return quantities with means of at least `DRAWS` samples, for readers, and the tests' truth values.
+        """Return quantities with the tests' truth values, and with means of at least `DRAWS` samples for readers.
 
-        A test ends when its samples are far from the bound, so on average the mean of these samples is too far from the
-        bound.
+        A test ends when the mean of its samples is far from the bound. So on average this mean is too far from the
+        bound, and readers need a mean of more samples.
         """
         found = dict(tested)
         for goal, quantity in tested.items():
@@ -171,7 +171,7 @@ class Case:
         return self._quantity(goal, text, found, holds=None if above is None else above != negates)
 
     def _test_between(self, goal: Goal, strength: Strength) -> tuple[SampledMean, bool | None]:
-        """Test a goal whose samples have a least and a greatest outcome. Values must be beyond the bound by `ERROR`."""
+        """Test a goal whose samples have a least and a greatest outcome. A value must pass the bound by `ERROR`."""
         within, drawn, samples = span(goal, self._rewards), self._limited(goal), 0
         assert goal.test is not None
         for wanted, apart in ((True, ERROR), (False, -ERROR)):

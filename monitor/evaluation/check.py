@@ -84,7 +84,7 @@ def check(
         bands: settings of the bands of a model learned from data. With None, or `draws` 0, neither the credible band
             nor the support is computed.
         acted: names of the policies that acted, one for each pair; empty if nominal acted at all pairs.
-        recourse: whether to examine, if a goal of `regret` is missed, which other decisions could have met it.
+        recourse: whether to examine which other decisions could have met a missed goal of `regret`.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError, LimitError: the error says what is wrong, where, and how to

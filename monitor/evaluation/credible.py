@@ -1,7 +1,7 @@
 """Values over models drawn from the posterior of a learned model: the samples behind a credible band.
 
-A drawn model (`posterior.py`) has the states of the learned model, so policies and automata fit the drawn model, and
-every answer on a drawn model is exact. Outcomes that were never observed lead to a state of which nothing is known, so
+A drawn model (`posterior.py`) has the states of the learned model, so policies and automata fit the drawn model. Every
+answer on a drawn model is exact. Outcomes that were never observed lead to a state about which nothing is known, so
 each draw has a low and a high value. All models are drawn once and shared by all formulas and agents
 (docs/semantics/learned-models.md, section 13.5).
 """
@@ -137,8 +137,8 @@ class LearnedModel(Protocol):
 class LearnedTable:
     """A learned model whose states are seen, as `LearnedModel`.
 
-    `evaluators`: evaluators of the learned model, whose policies the draws share. The draws also share the budget of
-    cached rows, and the automata, which depend on no model.
+    `evaluators`: evaluators of the learned model. The draws share the policies, the budget of cached rows, and the
+    automata of these evaluators; automata do not depend on a model.
     """
 
     def __init__(self, evaluators: Evaluators) -> None:
@@ -187,7 +187,7 @@ class PosteriorValues:
 
     @cached_property
     def draws(self) -> list[tuple[DrawValues, DrawValues]]:
-        """The values on the drawn models, in the worst and in the best case, made when they are first needed.
+        """The values on the drawn models, in the worst and in the best case. They are made when they are first needed.
 
         Raises LimitError if all drawn models together would be too large.
         """
@@ -219,8 +219,8 @@ class PosteriorValues:
     def values(self, change: InterventionRef, measure: Measure, observed: ObservedPath, first: int = 0) -> Samples:
         """Return the Gumbel-Max values under the intervention `change` at pair `first` of a path.
 
-        Raises LimitError if their value tables would be too large, if a nested quantity has no worst and best case, or
-        if the intervention makes decisions for the goal.
+        Raises LimitError if the value tables would be too large, if a nested quantity has no worst and best case, or if
+        the intervention makes decisions for the goal.
         """
         if change.decides:
             raise LimitError(f"{change.name} is not evaluated on posterior models: each would need tables of its own")

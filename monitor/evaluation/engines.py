@@ -46,8 +46,8 @@ NOT_EXACT = "sampled, because the exact engine refused: "
 def neither(exact: LimitError, sampled: LimitError) -> LimitError:
     """Return the error of a formula that both engines refuse. The reason of the exact engine comes first.
 
-    The advice after the sampled engine's reason is left out, because it often recommends the exact engine, which has
-    refused.
+    The advice after the sampled engine's reason is left out, because this advice often recommends the exact engine,
+    which has refused too.
     """
     return LimitError(f"{exact}; nor by sampling: {str(sampled).partition('; ')[0]}")
 
@@ -118,7 +118,7 @@ class TableEngines:
         `window`: maximum number of pairs of a path.
 
         Returns:
-            Whether `drawn_verdict` answers the formula, and the reason; the reason is empty if the user chose sampling.
+            Whether `drawn_verdict` evaluates the formula, and why; the reason is empty if the user chose sampling.
 
         Raises:
             LimitError: the requested engine cannot evaluate the formula or, with `auto`, no engine can. This error is
@@ -160,7 +160,7 @@ class TableEngines:
 
     @property
     def deployed(self) -> str:
-        """A name for the nominal policy as an intervention, because it may take over from another policy that acted."""
+        """A name for the nominal policy as an intervention, for paths on which another policy acted."""
         return self.checker.evaluators.deployed
 
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:
@@ -200,9 +200,9 @@ class TableEngines:
         self.sampled_checker.warm_up(formula, self.checker.some_path(), alone(self.sampling))
 
     def _try_to_warm_up(self, formula: Formula) -> None:
-        """Warm up sampling for states in which exact evaluation is too large.
+        """Warm up sampling, for states in which exact evaluation is too large.
 
-        If sampling fails too, the stream reports it.
+        If sampling fails too, the stream reports the failure.
         """
         try:
             self._warm_up(formula)
@@ -356,7 +356,8 @@ class HiddenEngines:
     def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
         """Return an exact verdict, with its credible band if the model is learned and the path has the whole episode.
 
-        If states are seen, the path may begin anywhere, because its first belief is the same on each drawn model.
+        If states are seen, the path may begin anywhere in the episode, because the belief before its first pair is the
+        same on each drawn model.
         """
         del drawn
         return self._with_bands(verdict, formula, held)
@@ -401,9 +402,9 @@ def engines_of(
 ) -> Engines:
     """Return the engines for a model of any kind. Raises ConfigError, ModelError or PolicyError.
 
-    `bands`: None for verdicts without credible bands. `delta`: probability that a guaranteed band misses the value, if
-    this probability is not the one in `bands`. `needs`: which kinds of models can be used, for the message about any
-    other model.
+    `bands`: None for verdicts without credible bands. `delta`: probability that a guaranteed band misses the value;
+    replaces the probability in `bands`. `needs`: which kinds of models can be used, for the message about any other
+    model.
     """
     if is_world(model):
         return WorldEngines(WorldChecker(model, policies, models), sampling, bands)

@@ -1,7 +1,7 @@
 """Credible bands of verdicts on a learned world with numbers, from the answers under fits to resampled recordings.
 
-A fit is a world of its own. Each fit infers its own noise for the steps of the path, and samples later noise with the
-same keys as all other fits. So the values under different fits differ only because of the limited recordings
+Each fit is a separate world. Each fit infers its own noise for the steps of the path, and samples later noise with the
+same keys as all other fits. So the values under different fits differ only because the recordings are limited
 (docs/worlds.md).
 """
 
@@ -28,7 +28,7 @@ from monitor.types.verdicts import Bands, Drawn, Verdict
 from monitor.worlds import Moment
 
 LEAST_FITS = 2
-"""Minimum number of fits for a band, which needs a least and a greatest value."""
+"""Minimum number of fits for a band, because a band needs a least and a greatest value."""
 
 NOT_NESTED = "no credible band: each fit would take as many draws as handover itself"
 
@@ -110,7 +110,7 @@ class FitBands:
 
 
 def fit_bands(checker: WorldChecker, settings: BandSettings) -> FitBands | None:
-    """Return the bands of a world; None if there are no bands, and no reason to report why bands are missing."""
+    """Return the bands of a world; None if the world has no bands and verdicts need not say why."""
     says = checker.fits or (settings.doubt and checker.model.learned_from)
     return FitBands(checker, settings) if says else None
 

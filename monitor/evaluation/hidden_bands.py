@@ -44,7 +44,7 @@ class LearnedHidden:
 
 
 class _HiddenValues:
-    """Values on one drawn model. The newest path is kept, so that a longer path costs only its new pairs."""
+    """Values on one drawn model. The newest path is kept, so if a path grows, only its new pairs cost time."""
 
     def __init__(self, checker: HiddenChecker) -> None:
         self._checker = checker

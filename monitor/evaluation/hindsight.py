@@ -50,9 +50,9 @@ def recourse(
         most: maximum number of changes in a plan.
         within: size of the largest sets of decisions that may share the responsibility for a missed goal. The cost is
             about n^(within - 1) numbers for each state, with n decisions.
-        unchanged: what an unchanged decision is in a state that was not visited. With `nominal`, it is the decision of
-            the policy that acted. With `observed`, it is the action observed at that step, in states where this action
-            is available.
+        unchanged: the unchanged decision in a state that was not visited. With `nominal`, it is the decision of the
+            policy that acted. With `observed`, it is the action observed at that step, in states where this action is
+            available.
         terminated: whether the episode has ended in the last state, as for `monitor.check`.
         models: name -> another model, if the query names one.
         acted: names of the policies that acted, one for each pair; empty if nominal acted at all pairs.

@@ -1,8 +1,8 @@
 """Find out whether one changed decision would have met a missed goal, in worlds without a table of values.
 
 Each decision from the formula's offset on is changed alone, to each other action; all other decisions are unchanged. So
-only `changes` of one decision are examined (docs/semantics/decisions.md, section 14.3), not two together, nor the best
-of all decisions.
+only single changes are examined (docs/semantics/decisions.md, section 14.3), not two changes together, and not the best
+decisions at all steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ times."""
 MOST_TRIED: Final = 256
 """Maximum number of tried changes. Newer decisions are changed first. Each change costs some milliseconds."""
 TIE: Final = 1e-12
-"""Values that differ by at most this are equal. Of equally good changes, the change of the later decision is chosen."""
+"""Values that differ by at most this are equal. Among equally good changes, the change of the latest decision is
+chosen."""
 
 
 class ChangedDecision(NamedTuple):
@@ -115,7 +116,7 @@ class _Search:
             if not found.samples and (known is None or sign * (found.value - known.value) > TIE):
                 known = found
         if best is not None and best.samples:
-            # The best of many estimates is too good on average, so it is estimated again with other samples.
+            # The best of many estimates is too good on average, so this value is estimated again with other samples.
             again, error = self._valued(best.change, range(DRAWS))
             assert again is not None
             if test.holds(again.value - sign * ERRORS * error):

@@ -2,14 +2,15 @@
 
 Each learned row is drawn from a Dirichlet distribution. Its entries are the observed successors, whose proportions have
 the model's row as their mean, and `elsewhere`, which stands for all other successors. The weight of `elsewhere` follows
-from how often rows with as many records discovered a new successor; for this, the draws of all rows are pooled by their
-number within their row. So a row drawn three times gives much probability to unseen successors if rows have many
-successors, and next to nothing if no row ever showed a second successor. Nothing is known about the state `elsewhere`,
-so each draw is two models, of the worst and of the best case (`monitor.exact.sides`). See
+from how often rows with a similar number of records discovered a new successor. For this, the draws of all rows are
+pooled by their number within their row. So if rows have many successors, a row drawn three times gives much probability
+to unseen successors. If no row has shown a second successor, it gives next to none. Nothing is known about the state
+`elsewhere`, so each draw gives two models, for the worst and for the best case (`monitor.exact.sides`). See
 docs/semantics/learned-models.md, section 13.5.
 
-Learned emissions are drawn in the same way. The observations are known, so what a state shows beyond its recorded
-observations is one of the others: there is no `elsewhere` among observations (docs/semantics/hidden.md, section 16.9).
+Learned emissions are drawn in the same way. All observations are known, so an observation that was not recorded in a
+state is one of the observations recorded in other states. So observations need no `elsewhere`
+(docs/semantics/hidden.md, section 16.9).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def opened(model: MDP) -> MDP:
 
 
 def _keys(model: MDP) -> Ints:
-    """Return a key for each entry [N], which its row and its successor determine. Keys ascend."""
+    """Return a key for each entry [N], computed from its row and its successor. Keys ascend."""
     keys: Ints = np.repeat(np.arange(len(model.indptr) - 1), np.diff(model.indptr)) * model.states + model.successors
     return keys
 

@@ -6,7 +6,7 @@ A single query for `P` uses Wald's test, with thresholds a little further apart 
 rate. A single query for `R` or `delta(..)` uses betting with an indifference region, because betting needs only the
 range of a world's outcome. A query with `=?` uses a number of samples that is fixed in advance (Hoeffding).
 
-A stream uses betting, because betting is valid at every number of samples. There is no indifference region here, so a
+A stream uses betting, because betting is valid at every number of samples. This test has no indifference region, so a
 value that equals the bound (`P>=1` for a certain event) stays undecided.
 
 With `sampling.test: paper`, exactly the paper's tests are used, also on a stream: Wald's test for `P`, and the
@@ -43,14 +43,14 @@ Procedure = Sprt | TSprt | RegionBets | ThresholdBets
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
 DRAWS = 1024
-"""Number of samples of a value for readers. The standard error of a probability is then below 0.016."""
+"""Number of samples for a value that readers see. The standard error of a probability is then below 0.016."""
 NESTED_DRAWS = FIRST_BATCH
 """Number of samples of a value of `handover`, each of which needs thousands of samples. The standard error is below
 0.032."""
 NESTED_LIMIT = 2_000
 """Maximum number of samples of `handover`, even if `sampling.limit` allows more. They take some seconds."""
 SEQUENCE_BATCH = 1 << 12
-"""Number of samples between checks whether an estimate is good enough."""
+"""Number of samples after which it is tested again whether an estimate is good enough."""
 
 
 class Span(NamedTuple):
@@ -108,7 +108,7 @@ def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
 
 
 def decided_by_range(test: Test, within: Span | None) -> bool | None:
-    """Return whether value >= bound (or > bound) if the range alone decides it, else None.
+    """Return whether value >= bound (or > bound) if the range alone decides the comparison, else None.
 
     Tests with `<=` and `<` are negations of tests with `>` and `>=`. The result is the truth value of the test with `>`
     or `>=`.

@@ -17,7 +17,7 @@ from monitor.types.verdicts import Drawn
 SEEDS = 1 << 53
 """Seeds are numbers below this limit, which JSON represents exactly."""
 LEAST = 1e-30
-"""Minimum of a probability or width in the settings, so that its share for one test on a stream is still a float."""
+"""Minimum of a probability or width in the settings, so that its share for one test on a stream is above 0."""
 MOST_SAMPLES = 10_000_000
 """Maximum limit of samples for one quantity."""
 
@@ -73,9 +73,8 @@ def on_stream(
 def stream_seed(seed: int, stream: tuple[str, Episode, str], seq: int, test: int) -> int:
     """Return the seed of one verdict's noise.
 
-    Each verdict has a new seed, so an agent that reacts to alarms never meets the same noise again.
-
-    The seed depends only on the arguments, so a replay draws the same numbers.
+    Each verdict has a new seed, so an agent that reacts to alarms cannot influence the noise of later verdicts. The
+    seed depends only on the arguments, so a replay draws the same numbers.
     """
     content = json.dumps([seed, *stream, seq, test]).encode("ascii")
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") % SEEDS

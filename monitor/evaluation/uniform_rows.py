@@ -2,14 +2,14 @@
 
 In a world with numbers, the noise inferred from observed steps must be uniform and independent. Each number of the
 noise falls into one of `CELLS` cells, which are equally likely in a correct world, whatever happened before. So each
-combination of noise number, range of its feature, and action is a row with `CELLS` successors of known probability, and
-the test of tables (`monitor.statistics.model_betting`) applies without change. The test bets that some cells occur too
-often, separately in every row. If only an interval of the noise is known, a uniform sample in this interval is used,
-which is uniform in a correct world. Noise that did not matter is not tested.
+combination of noise number, range of its feature, and action is a row with `CELLS` successors of known probability.
+Therefore the test of tables (`monitor.statistics.model_betting`) applies without change. In every row separately, the
+test bets that some cells occur too often. If only an interval of the noise is known, a uniform sample from this
+interval is tested; in a correct world the sample is uniform in (0, 1). Noise that did not matter is not tested.
 
-With hidden states, each observation is compared with its distribution given earlier ones. If the model is correct, the
-randomised probability integral transform of an observation is uniform in (0, 1) and independent of all earlier
-observations (D. Cox & E. Snell, "A general definition of residuals", 1968).
+With hidden states, each observation is compared with its distribution given the earlier observations. If the model is
+correct, the randomised probability integral transform of an observation is uniform in (0, 1) and independent of all
+earlier observations (D. Cox & E. Snell, "A general definition of residuals", 1968).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class NoiseRows(UniformRows):
         try:
             noise, matters = self._noise(agent, before, self._world.abduce(_moment(before), after.state))
         except MonitorError:
-            return  # the world or its posterior fails here; verdicts that need it report this
+            return  # the world or its posterior fails at this step; verdicts that use the step report this
         for number in np.flatnonzero(matters).tolist():
             part = self._part(number, before.state)
             row = (number * RANGES + part) * self.actions + before.action

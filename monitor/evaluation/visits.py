@@ -2,9 +2,9 @@
 
 A band depends on the counts of the rows. So the counts of some rows are raised to n with unchanged fractions, and the
 band is computed again exactly. Bisection finds the smallest n, and the fewest rows, for which the band is narrow
-enough. This is an estimate, because further recordings will not show exactly the same fractions. For a pair that was
-never recorded, no fractions are known. Such a pair is assumed to behave like the action recorded most often in its
-state.
+enough. The result is an estimate, because further recordings will not show exactly the same fractions. For a pair that
+was never recorded, no fractions are known. Such a pair is assumed to behave like the action that was recorded most
+often in the same state.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from monitor.types.specs import BandSettings
 from monitor.types.stream_events import PathPairs
 
 MOST: Final = 1 << 40
-"""Number of visits of a row after which more visits make no difference. The remaining width comes from the class of
-causal models.
+"""Number of visits of a row after which more visits make no difference. The width that remains then comes from the
+class of causal models.
 """
 
 
@@ -93,7 +93,10 @@ def visits_needed(
 
 
 def _least(enough: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the smallest number from `low` to `high` that is enough. `high` must be enough, and `enough` monotone."""
+    """Return the smallest number from `low` to `high` for which `enough` is true.
+
+    `enough` must be monotone, and true for `high`.
+    """
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)

@@ -50,7 +50,7 @@ class WorldChecker:
         models: name -> another world with the same features, actions and noise, for `model:name`.
     """
 
-    learned = False  # in the sense of `Vocabulary`: no formula on a world has a guaranteed band
+    learned = False  # in the sense of `Vocabulary`, because no formula on a world has a guaranteed band
 
     def __init__(self, model: object, policies: Mapping[str, object], models: Mapping[str, object]) -> None:
         self.model = load_world(model)
@@ -130,7 +130,7 @@ class WorldChecker:
     def with_recourse(
         self, verdict: Verdict, formula: Formula, path: Sequence[Moment], *, terminated: bool, acted: Sequence[str]
     ) -> Verdict:
-        """Return the verdict on `path`; if its goal is missed, add the one decision whose change would have met it."""
+        """Return the verdict on `path`; for a missed goal, add the one decision whose change would have met it."""
         names = self.model.action_names
         return with_one_decision(verdict, formula, self.sampled, path, names, terminated=terminated, acted=acted)
 
@@ -162,7 +162,7 @@ class WorldChecker:
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
         """Return intervention as text -> recorded support of the values of a formula, before anything is observed.
 
-        The values start in `STARTS` states drawn uniformly from the recorded ones.
+        The values start in `STARTS` states drawn uniformly from the recorded ranges.
         """
         found: dict[str, RestsOn] = {}
         for change, measure in compared(formula):

@@ -1,9 +1,9 @@
 """The referee: a second, plain evaluator of PCFTL, with which an alarm's numbers can be recomputed independently.
 
-It computes the exact results of `monitor.check` from the definitions: the closed form of a counterfactual row, the
-expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the exact
-engine (`monitor.exact`): it has no automaton, no compiled code, and no cache between queries. Keep it independent, so
-that both evaluators are unlikely to have the same error.
+The referee computes the exact results of `monitor.check` from the definitions: the closed form of a counterfactual row,
+the expansion laws of the path operators, and a dictionary of node values. It shares neither code nor method with the
+exact engine (`monitor.exact`): it has no automaton, no compiled code, and no cache between queries. Keep the referee
+independent, so that both evaluators are unlikely to have the same error.
 
 Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`, `best.py`, `recourse.py`, `verdict.py`, in this
 order. `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models. `extremes.py` adds the extremes
@@ -75,9 +75,9 @@ def derive(
             `any` adds this band. With None there is no band. Only the engine computes the support.
         acted: names of the policies that acted, one for each pair; empty if nominal acted at all of them.
         recourse: whether to examine if other decisions could have met a missed goal of `regret`. If only this part is
-            too large, its result has no numbers, and its reason is `TOO_LARGE`.
-        credible: settings of the credible band of a learned model; None: no such band. Where states are seen, only the
-            engine computes it.
+            too large, the recourse has no numbers, and its reason is `TOO_LARGE`.
+        credible: settings of the credible band of a learned model; None: no credible band. If states are seen, only
+            the engine computes this band.
         basis: whether to add the recorded data that support each value on a learned model, if `basis.py` counts them.
 
     Raises:

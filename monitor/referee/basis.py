@@ -2,12 +2,12 @@
 
 1. A node is a state and the residual of the formula, at an offset of the world. Its weight is the probability of
    reaching the node. The computation begins at the intervention state, with weight 1.
-2. A pair is used with the weight of its node times the probability of its action. The pair counts only if a residual
-   remains after the pair, or if the reward of the pair's successor counts. If state, action and model are the observed
-   ones, the outcome is known, so the pair does not count.
-3. A row counts only if data could give more information about this row. Such rows are the learned rows, and the rows
-   that lead to `elsewhere` because they were never recorded. A path uses a row of the second kind at most once, so the
-   sum of their uses is a probability.
+2. The weight of a use of a pair is the weight of its node times the probability of its action. The pair counts only if
+   a residual remains after the pair, or if the reward of the pair's successor counts. If state, action and model are as
+   observed, the outcome is known, so the pair does not count.
+3. A row counts only if data could give more information about this row. Two kinds of rows count: learned rows, and rows
+   that were never recorded and therefore lead to `elsewhere`. A path uses at most one row of the second kind, and only
+   once, so the sum of the uses of these rows is a probability.
 
 Definition: docs/semantics/learned-models.md, section 13.6.
 """
@@ -38,9 +38,9 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 
     `actions`: the index of each action that a `do(..)` names.
 
-    Return None if the value uses no learned row, or if the basis is not counted: if the residual does not always show
-    that the formula is decided (`is_counted`), if decisions are made for the goal, or if there are more than `LIMIT`
-    uses.
+    Return None if the value uses no learned row. Return None also if the basis is not counted, that is, if the residual
+    does not always show that the formula is decided (`is_counted`), if decisions are made for the goal, or if there are
+    more than `LIMIT` uses.
     """
     change, measure = goal.world.change, goal.measure
     if change.decides or (isinstance(measure, Probability) and not is_counted(measure)):
@@ -56,10 +56,11 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 
 
 def is_counted(measure: Probability) -> bool:
-    """Return whether the residual of a path formula shows at once that its truth is decided; later uses do not count.
+    """Return whether the residual of a path formula shows the truth of the formula as soon as this truth is decided.
 
-    The residual shows this if the formula has no nested goal and at most one temporal operator, and no constant on the
-    right side of this operator. For example, `G[2,4] true` is always true, but its residual does not show this.
+    Uses after the decision do not count. The residual shows the truth at once if the formula has no nested goal and at
+    most one temporal operator, and no constant on the right side of this operator. For example, `G[2,4] true` is always
+    true, but its residual does not show this.
     """
     parts = list(subformulas(measure.path))
     temporal = [part for part in parts if isinstance(part, Temporal)]
@@ -111,7 +112,7 @@ def _after(setting: Setting, residual: Residual, state: int) -> Residual:
 
 
 def _replayed(world: CounterfactualWorld, state: int, action: int) -> bool:
-    """Return whether a transition is the observed one."""
+    """Return whether a transition is the observed transition."""
     if len(world.seen) < 2:
         return False
     step = world.seen[0]

@@ -12,8 +12,8 @@
    actions whose values differ by at most 1e-12, this policy takes the action with the largest probability under
    nominal, then the action with the lowest number.
 5. Over a class of causal models, each row has its worst or its best distribution, independently for each action.
-6. A node is evaluated after all nodes to which it leads. The nodes to evaluate are in a list, so that a long horizon
-   needs no deep stack.
+6. A node is evaluated after all nodes to which it leads. A list contains the nodes to evaluate, so that a long horizon
+   needs no deep recursion.
 
 Definitions: docs/semantics/decisions.md, section 14.
 """
@@ -93,8 +93,8 @@ class Position:
 class Option(NamedTuple):
     """One action in a node.
 
-    `row`: the row, None if the successor does not matter. `ahead`: the value after this step, or the place that has the
-    values. `earns`: whether the reward of this step counts.
+    `row`: the row, None if the successor does not matter. `ahead`: the value after this step, or the `Position` that
+    has the values. `earns`: whether the reward of this step counts.
     """
 
     row: Row | None
@@ -147,9 +147,8 @@ class Deciding:
     def first(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
         """Return the first changed decision of the best plan with `changes` changes, made as late as possible.
 
-        The decision is at the first observed pair at which a
-        changed decision is better than the unchanged one. Among equally good actions, the action with the lowest number
-        is chosen. Return None if no change is better.
+        The decision is at the first observed pair at which a changed decision is better than the unchanged decision.
+        Among equally good actions, the action with the lowest number is chosen. Return None if no change is better.
         """
         start, residual = _begun(goal, frame)
         for index, step in enumerate(frame.steps[start:], start):
@@ -178,7 +177,7 @@ class Deciding:
         return self._tracks[frame]
 
     def _place(self, track: Track, index: int, residual: Residual, mode: Mode, aim: Aim, *, largest: bool) -> Position:
-        """Return the place at a position. If equal nodes have several descriptions, one description is used for all."""
+        """Return the `Position` at an index. If equal nodes have several descriptions, all use one of these."""
         if index >= track.held:  # no observations here, and mode `few` changes nothing
             index, aim, mode = track.held, "value", UNCHANGED if mode.kind == "few" else mode
         described = track, index, residual, mode if mode.left else UNCHANGED, aim, largest
@@ -224,7 +223,7 @@ class Deciding:
         return NodeOptions(kept, [self._option(place, ahead, state, action) for action in self._available(state)])
 
     def _ahead(self, place: Position, after: Residual, later: Mode) -> float | Position:
-        """Return the value after the step from a node, or the place that has the values."""
+        """Return the value after the step from a node, or the `Position` that has the values."""
         if isinstance(after, Const):
             return float(after == TRUE)
         return self._place(place.track, place.position + 1, after, later, place.aim, largest=place.largest)
@@ -242,7 +241,7 @@ class Deciding:
         return Option(self._row(place, state, action), ahead, earns)
 
     def _row(self, place: Position, state: int, action: int) -> Row:
-        """Return the row of an action in a node, computed once for all places of its position on the path."""
+        """Return the row of an action in a node, computed once for all descriptions at its position on the path."""
         causal_model = "gumbel" if place.aim == "value" else self._causal_model
         key = place.track, min(place.position, len(place.track.worlds) - 1), state, action, causal_model
         if key not in self._rows:

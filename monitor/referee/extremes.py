@@ -3,9 +3,10 @@
 1. A pair (state, action) that was never recorded leads to the state `elsewhere`, about which nothing is known. The
    counts also name states in which the truth of a label is unknown.
 2. Each occurrence of a label is marked: `+` if the label's truth can only help to make the formula true, `-` if the
-   label's truth can only help to make the formula false. In states in which the label is unknown, at the low extreme
+   label's truth can only help to make the formula false. At the low extreme, in states in which the label is unknown,
    every `-` label holds and no `+` label holds. At the high extreme it is the reverse.
-3. A step in or into `elsewhere` earns the least (greatest) reward of the model, or 0 if 0 is less (greater).
+3. At the low extreme, a step in or into `elsewhere` earns the smaller of 0 and the least reward of the model. At the
+   high extreme, it earns the larger of 0 and the greatest reward of the model.
 4. All other parts of the model are as estimated. Each extreme is the value of an ordinary query.
 
 Definition: docs/semantics/learned-models.md, section 13.9.
@@ -88,9 +89,10 @@ class Extremes:
         return frozenset(known | {bool(end.labels[f"+{name}"][state]) for end in self._mains})
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
-        """Return the least and the greatest value of a goal; None if nothing unknown matters or the goal is refused.
+        """Return the least and the greatest value of a goal.
 
-        `aim`: whether to return, at each extreme, the value or one of its bounds over the class of causal models.
+        Return None if nothing unknown matters or the goal is refused. `aim`: whether to return, at each extreme, the
+        value or one of its bounds over the class of causal models.
         """
         if not self.due or self.refused(goal):
             return None

@@ -3,8 +3,8 @@
 1. A node is an offset (represented by the world from this offset on), a state, and the residual of the formula. Nodes
    are found forwards and evaluated backwards, as in `unroll.py`. Each node has its own worst or best row.
 2. At an observed step, a row may be any row that is possible given the observation (`intervals.py`). If pair and model
-   are the observed ones, the outcome is the observed one. At the last observed pair and later, a row may be any row in
-   its box.
+   are as observed, the outcome is as observed too. At the last observed pair and later, a row may be any row in its
+   box.
 3. Nothing is known about `elsewhere`, the state that represents all unseen states. There, the value of a residual may
    be anything from 0 to 1, unless all label sequences decide it in the same way. A step in or into this state may earn
    any reward of the model, or none.
@@ -31,7 +31,8 @@ from monitor.types.verdicts import Band
 BoxNode = tuple[Residual, int]
 """Residual and state, at an offset."""
 MOST_LABELS = 8
-"""If a formula has more labels, a residual in `elsewhere` is not examined, and it may be decided either way."""
+"""If a formula has more labels than this, a residual in `elsewhere` may be true or false; it is not examined further.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,8 @@ class Guaranteed:
     def _undefined(self, goal: Goal) -> bool:
         """Return whether no band is defined.
 
-        This is so if quantities are nested, rewards of a transition vary, an intervention makes decisions for the goal,
-        or the episode's end changes a row.
+        No band is defined if quantities are nested, if rewards of a transition vary, if an intervention makes decisions
+        for the goal, or if the episode's end changes a row.
         """
         if any(change.decides for change in _changes(goal)):
             return True
@@ -180,7 +181,7 @@ class Guaranteed:
         return self._extremes[model]
 
     def _following(self, layer: BoxLayer, model: str) -> set[BoxNode]:
-        """Return the successors of a layer to evaluate: their residual is undecided, their state not `elsewhere`."""
+        """Return a layer's successors that must be evaluated: the residual is undecided, the state not `elsewhere`."""
         unknown = self._elsewhere(model)
         return {
             (branch.after, successor)

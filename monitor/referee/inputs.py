@@ -1,6 +1,6 @@
 """Validation of a query: the path, the models, and every name in the formula.
 
-It rejects the same input as `monitor.check`, with the same classes of errors.
+The functions reject the same input as `monitor.check`, with the same classes of errors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The second evaluator for worlds with numbers: it repeats every draw with its own generator and its own loop.
 
-It uses the world's `step` and the inverse of `step`. Noise is Philox4x32-10, implemented here. Paths are arrays that
-grow step by step. A path formula is evaluated by its definition on whole paths. So there is no automaton, there are no
-particles, and nothing is shared with `monitor.sampled`. Observed steps use the noise inferred from the observation;
-later steps use fresh noise (docs/worlds.md). For `handover` the other policy is sampled from each state of each path
+The evaluator uses the world's `step` and `invert`. Noise is Philox4x32-10, implemented here. Paths are arrays that grow
+step by step. A path formula is evaluated by its definition on whole paths. So this module has no automaton and no
+particles, and shares nothing with `monitor.sampled`. Observed steps use the noise inferred from the observation; later
+steps use fresh noise (docs/worlds.md). For `handover` the other policy is sampled from each state of each path
 (docs/semantics/regret.md, section 8.4).
 """
 
@@ -42,9 +42,9 @@ MOST = 100_000_000
 NEVER = np.iinfo(np.int64).max
 LEAST, GREATEST = 2.0**-53, 1.0 - 2.0**-53
 ACTION, POSTERIOR, INPUTS = 1, 2, 3
-"""Kinds of noise, besides the next state (0): choices of stochastic policies, weighted draws, later inputs."""
+"""Kinds of noise, besides noise of the next state (0): for stochastic policies, weighted draws, and later inputs."""
 BLOCK = 1024
-"""Number of draws that a world makes together from its own posterior."""
+"""Number of draws that a world's `posterior` makes together."""
 LOOKS = (64, 256, 1024)
 """After these numbers of draws, a test decides whether the policy that takes over in `handover` meets the goal."""
 WRONG = 1e-3
@@ -84,8 +84,8 @@ def mean(goal: Goal, given: Given, later: int = 0) -> float:
 def outcomes(goal: Goal, given: Given, later: int = 0) -> Floats:
     """Return a goal's outcomes in draws 0, 1, ...
 
-    For a `delta`, these are the differences. For `handover`, an undecided draw has the outcome 1/2. `later`: number of
-    steps from the goal's offset to the intervention; nothing is changed before it.
+    For a `delta`, the outcomes are differences. For `handover`, an undecided draw has the outcome 1/2. `later`: number
+    of steps from the goal's offset to the intervention; before the intervention nothing is changed.
 
     Raises LimitError for goals that this evaluator does not sample.
     """
@@ -183,8 +183,8 @@ def _binomial(count: int, chance: float) -> list[float]:
 def left(goal: Goal, given: Given) -> float | None:
     """Return the fraction of draws that take an unrecorded action before the goal's value is decided.
 
-    For a difference, this is the fraction in the first world. Return None if the fraction cannot be determined: if the
-    residual does not always show that a formula is decided, or if the recorded data of the world are unknown.
+    For a difference, return the fraction in the first world. Return None if the fraction cannot be determined: the
+    residual does not always show that a formula is decided, or the recorded data of the world are unknown.
 
     Raises LimitError for goals that this evaluator does not sample.
     """
@@ -408,7 +408,7 @@ class _Paths:
         return np.asarray(times.argmin(axis=1), dtype=np.int64)
 
     def _posterior(self, posterior: Callable[[np.random.Generator, int], Any], step: int) -> Floats:
-        """Return the noise [draws, noise] of an observed step from the world's own posterior, block by block."""
+        """Return the noise [draws, noise] of an observed step from the world's `posterior`, block by block."""
         chances, blocks = uniforms(self._seed, step, self._numbers, 1)[:, 0], self._numbers // BLOCK
         noise = np.empty((self._draws, self._world.noise))
         for block in np.unique(blocks):

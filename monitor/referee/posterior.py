@@ -1,10 +1,11 @@
-"""Credible bands where states are hidden, or policies remember. Every model is drawn and evaluated again.
+"""Credible bands if states are hidden or policies remember. Every model is drawn and evaluated again.
 
-1. A learned row has the recorded outcomes, each with its visits and an equal share of the prior, and the outcomes that
-   were never recorded there. For transitions, this is the state `elsewhere`. For emissions, these are the
-   observations that were recorded only in other states.
-2. How often rows showed something new, among draws with numbers 2**j + 1 to 2**(j + 1), gives the weight of what was
-   never recorded in a row whose next draw has such a number. Class j - 1 is counted with class j.
+1. A learned row has its recorded outcomes, each with its visits and an equal share of the prior, and outcomes that were
+   never recorded in the row. For transitions, the only unrecorded outcome is the state `elsewhere`. For emissions, the
+   unrecorded outcomes are the observations that were recorded only in other states.
+2. Class j has the draws of each row with the numbers 2**j + 1 to 2**(j + 1). The fraction of draws in the classes j - 1
+   and j that showed a new outcome determines the weight of the unrecorded outcomes in each row whose next draw is in
+   class j.
 3. A drawn model has rows from these Dirichlet distributions. Where no observation was recorded, the prior remains.
 4. A value on a drawn model is derived like any other, at both extremes. The band is between quantiles of the values.
 

@@ -5,8 +5,8 @@
 2. The answer is robust if it is the same for all values within the bounds of the two values.
 3. The fewest changes are those of the first world `best[<=k]`, k = 1, 2, 3, that meets the goal.
 4. If parts of the model were never recorded, the answer is known only if it is the same at both extremes. A value that
-   meets the goal is reported at the worst extreme, and a value that misses it at the best extreme. The fewest changes
-   meet the goal at the worst extreme.
+   meets the goal is reported at the worst extreme, and a value that misses the goal at the best extreme. The fewest
+   changes meet the goal at the worst extreme.
 
 Definitions: docs/semantics/decisions.md, section 14.3.
 """

@@ -147,6 +147,6 @@ def looks_back(residual: Residual) -> bool:
 
 
 def window(residual: Residual) -> int | None:
-    """Return the number of steps before the current one that goals in a residual need; None if all steps."""
+    """Return how many steps before the current step goals in a residual need; None if they need all steps."""
     offsets = [goal.world.offset for goal in nested(residual)]
     return None if any(offset < 0 for offset in offsets) else max(offsets, default=0)

@@ -24,7 +24,7 @@ import numpy as np
 from monitor.arrays import Floats
 
 SLACK = 1e-12
-"""Relative tolerance: ratios this close count as equal, and then stability excludes the outcome."""
+"""Relative tolerance for equal ratios. If the ratios in rule 3 are equal, stability excludes the outcome."""
 
 
 def counterfactual(p: Floats, q: Floats, i: int) -> Floats:

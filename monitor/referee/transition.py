@@ -2,7 +2,7 @@
 
 1. At an observed transition, the step follows the posterior noise or, over a class of causal models, any distribution
    within the bounds of this class. Beyond the observed transitions, the step follows the row of the model in force.
-2. If state, action and model are the observed ones, the outcome is the observed one under every causal model.
+2. If state, action and model are as observed, the outcome is as observed too, under every causal model.
 3. Action noise is Gumbel noise under every causal model.
 """
 

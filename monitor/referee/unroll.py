@@ -3,8 +3,8 @@
 1. A node is an offset (represented by the world from this offset on), a state, the residual of the formula, and the
    part of the path so far to which a nested goal may look back.
 2. A node's value is the mean, over actions and successors, of this step's reward plus the value of the next node. The
-   residual `true` has value 1, and `false` has value 0. Nodes are found forwards, offset by offset, and evaluated
-   backwards.
+   residual `true` has value 1, and `false` has value 0. A forward pass finds the nodes, offset by offset; a backward
+   pass evaluates them.
 3. A nested goal is decided in the current state, in the frame of the path up to this state, including the action just
    taken.
 4. Over a class of causal models, each node has the worst or the best of the permitted distributions. A nested goal that
@@ -13,7 +13,7 @@
 Each query creates one `Unroll`, and nothing is cached for later queries.
 
 Definitions: docs/semantics/formulas.md, section 5.
-Kazemi & Paoletti, Definition 4 (quantitative operators); nesting and bounds go beyond it.
+Kazemi & Paoletti, Definition 4 (quantitative operators); nesting and bounds are not in the paper.
 """
 
 from __future__ import annotations

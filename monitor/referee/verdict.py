@@ -113,7 +113,7 @@ class Derivation:
         )
 
     def _bands(self, formula: Formula, quantities: Sequence[Quantity]) -> Bands | None:
-        """Return how guaranteed bands were obtained; None if no band was due and no extremes are missing."""
+        """Return how guaranteed bands were obtained; None if no band was requested and no extremes are missing."""
         refused = "".join(sorted({self.extremes.refused(goal) for goal in _all_goals(formula)})[-1:])
         if self.guaranteed is None or not quantities:
             return Bands(reason=refused) if refused else None
@@ -274,7 +274,7 @@ def _holds(goal: Goal, value: float) -> bool | None:
 
 
 def _at_worst(goal: Goal, value: float, extremes: Band | None) -> bool:
-    """Return whether a value meets a goal, and both of its extremes meet it too."""
+    """Return whether a value and both of its extremes meet a goal."""
     return all(_holds(goal, each) for each in (value, *(extremes or ())))
 
 

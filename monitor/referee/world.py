@@ -2,12 +2,14 @@
 
 1. A `Regime` is the policy and the model in force at one time, and whether the episode has ended. A `Timeline` has the
    regimes from some time on.
-2. A `Frame` is the path so far (each step with its regime) and the timeline after it. For a goal that is not nested,
-   the path is the observed one. For a nested goal, the path is that of the outer world up to the current state.
+2. A `Frame` is the path so far (each step with its regime) and the timeline after the path. For a goal that is not
+   nested, the path is the observed path. For a nested goal, the path is that of the outer world up to the current
+   state.
 3. An intervention in a frame makes a `CounterfactualWorld`. This world has the timeline from the intervention's offset
    on, with the intervention in force, and the steps that were observed from this offset on.
-4. At observed steps, action and successor follow the posterior noise. The last observed action is known, but not its
-   outcome. After the last observed action, noise is prior. Action noise and transition noise are independent.
+4. At observed steps, action and successor follow the posterior noise. The outcome of the last observed action is not
+   known. After the last observed action, noise has its prior distribution. Action noise and transition noise are
+   independent.
 5. If no other policy is in force, the observed action is taken in the observed state, even if the policy would not take
    it. An action that the policy would not take gives no information about action noise in other states.
 6. After the episode has ended, its last state is absorbing, in every model, under every action, with reward 0.
@@ -186,6 +188,6 @@ class Setting:
 
 
 def looked_up(keys: Ints, values: Floats, wanted: Ints) -> Floats:
-    """Return the value of each wanted key, 0 if the (ascending) keys do not contain the wanted key."""
+    """Return the value of each wanted key; 0 for a wanted key that is not in `keys` (ascending)."""
     indices = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[indices] == wanted, values[indices], 0.0)

@@ -1,4 +1,4 @@
-"""Evaluation by sampling: noise is a function of a counter, and moves particles through counterfactual worlds.
+"""Evaluation by sampling: noise, a function of a counter, moves particles through counterfactual worlds.
 
 Sampling is used for models that cannot be enumerated, and as a check of the exact engine.
 `Sampler(scene, seed).outcomes(goal, path, particles)` returns the outcome of a query in each sampled world. A scene is

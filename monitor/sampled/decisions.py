@@ -86,7 +86,7 @@ class CachedFunction:
             states = np.concatenate([self._states, missing])
             order = np.argsort(states)
             states, values = states[order], np.concatenate([self._values, self._call(missing)])[order]
-        self._states, self._values = states, values  # last, so that a function that raises does not change the cache
+        self._states, self._values = states, values  # last, because the function may raise
 
     def _call(self, states: Ints) -> AnyArray:
         size = self._batch or max(len(states), 1)
@@ -151,8 +151,8 @@ def as_decisions(policy: object, actions: int | None = None, name: str = "") -> 
     Args:
         policy: a `PolicyTable`, an ONNX `Network`, an object with `decide(states)`, or a function of states [n] that
             returns actions [n] or distributions [n, A]. The decisions of networks and functions are cached.
-        actions: number of actions. If it is given, the results of every policy except tables and networks are checked;
-            the PolicyError for a wrong result names the policy and the state.
+        actions: number of actions. If it is given, the results of every policy except tables and networks are checked.
+            The PolicyError for a wrong result names the policy and the state.
         name: name of the policy.
     """
     match policy:

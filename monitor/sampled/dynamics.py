@@ -1,4 +1,4 @@
-"""Movement of particles: the noise of an observed step is inferred (abduction), and then used in other states."""
+"""Movement of particles. The noise of an observed step is inferred (abduction), then applied in other states."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Given = Any
 """Information about the noise of a step; each kind of dynamics has a separate type."""
 
 BLOCK = 1024
-"""Number of particles whose noise is drawn together, if a world has its own function for draws from the posterior."""
+"""Number of particles whose noise is drawn together, if the world has a `posterior` function."""
 
 
 class Keys(NamedTuple):
@@ -140,7 +140,7 @@ class RowDynamics:
         return race(keys.seed, STATE, keys.step, keys.particles, self.rows.entries(states, actions), given)
 
     def unrecorded(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Bools:
-        """Return False [n], because for rows the exact answers report this.
+        """Return False [n]: for rows, the exact answers report unrecorded pairs.
 
         See docs/semantics/learned-models.md, section 13.6.
         """
@@ -190,9 +190,9 @@ class WorldDynamics:
         return _Known(self.world.forecast(given.inputs))
 
     def certain(self, state: Floats, action: Ints, given: _Known) -> bool:
-        """Return whether the step needs no draw.
+        """Return True if the noise is known exactly, if there is no noise, or if the observed pair is repeated.
 
-        This is so if the noise is known exactly, if there is no noise, or if the observed pair is repeated.
+        In these cases the step needs no draw.
         """
         if given.ahead:
             return False
@@ -224,7 +224,7 @@ class WorldDynamics:
         """Return the inputs [i] of a step or, if inputs are resampled, the inputs of each particle [n, i]."""
         if not given.ahead:
             return given.inputs
-        last = keys.step - given.ahead  # the same key at all steps: a particle's inputs are all from one recording
+        last = keys.step - given.ahead  # the same at all steps, so all inputs of a particle are from one recording
         chances = uniforms(keys.seed, INPUTS, last, keys.particles, np.zeros(1, dtype=np.int64))[:, 0]
         return self.world.resample(given.inputs, given.ahead, chances)
 
@@ -252,7 +252,7 @@ class WorldDynamics:
     def _happened(self, noise: Abduction, states: Floats, actions: Ints) -> Bools:
         """Return which particles repeat the observed step.
 
-        Their successor is copied and not computed, because `step` may round.
+        The successor of these particles is copied and not computed, because `step` may round.
         """
         if self._observed is not self:
             return np.zeros(len(states), dtype=np.bool_)
@@ -272,7 +272,7 @@ def _posterior(noise: Abduction, seed: int, step: int, block: int) -> tuple[Floa
 def dynamics_of(
     model: MDP | Simulator | VectorSimulator | CheckedWorld, main: ParticleDynamics | None = None
 ) -> ParticleDynamics:
-    """Return the dynamics of a model; `main`: the dynamics of the observed model, if it is another model."""
+    """Return the dynamics of a model; `main`: the dynamics of the observed model, if the observed model is another."""
     if isinstance(model, CheckedWorld):
         assert main is None or isinstance(main, WorldDynamics)
         return WorldDynamics(model, main)

@@ -27,7 +27,7 @@ LabelFunction = Callable[[int, AnyArray, Ints], Ints]
 """(offset, states [n], actions [n]) -> label sets [n], as bit masks."""
 
 MAX_DENSE_COLUMNS = 1 << 6
-"""Up to this number of possible label sets, a step table has one column for each: 50 MB for 200,000 obligations."""
+"""Up to this number of possible label sets, a step table has a column for each set: 50 MB for 200,000 obligations."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Ensemble:
     def apart(self, particles: range) -> Ensemble:
         """Return a copy with separate particles, each with its own noise; `particles`: numbers that key the noise.
 
-        A particle does not depend on the others, so a range of particles may be divided into parts in any way.
+        A particle does not depend on other particles, so a range of particles may be divided into parts in any way.
         """
         assert not self._apart, "particles are told apart once"
         new, count, open_ = copy(self), len(particles), len(self._open)
@@ -337,7 +337,7 @@ class Ensemble:
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
             usual = decided_at(self._world.acting(self.offset), pair)
-            if usual.ndim == 2:  # otherwise the choice tells nothing about its noise
+            if usual.ndim == 2:  # otherwise the choice gives no information about its noise
                 evidence = ObservedRow(np.arange(chances.shape[1]), usual[0], pair[1], float(usual[0, pair[1]]))
         return drawn_actions(self._seed, self._first + self.offset, self._noise, chances, evidence)
 

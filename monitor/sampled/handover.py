@@ -1,11 +1,12 @@
-"""Sampled answers to whether handing over will be too late.
+"""Sampled answers to the question whether handing over will be too late.
 
 Definitions: docs/semantics/regret.md, section 8.4, and docs/semantics/streams.md, section 9.1.
 
 A draw is a path of the nominal policy. At each state of this path, paths of the other policy are sampled with separate
-noise, until a test decides whether the other policy meets the goal from this state, or until the last of `LOOKS`. A
-draw has a least and a greatest outcome: if the test of a state decides nothing, the goal counts as met there for the
-least outcome, and as missed for the greatest.
+noise, until a test decides whether the other policy meets the goal from this state, or until the last of `LOOKS`.
+
+A draw has a least and a greatest outcome. If the test of a state decides nothing, the goal counts as met from this
+state for the least outcome, and as missed for the greatest outcome.
 """
 
 from __future__ import annotations

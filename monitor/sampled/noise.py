@@ -6,13 +6,13 @@ compared share their noise, because they use the same counters. The noise of a s
 path.
 
 The Gumbel-Max mechanism `argmax_j (log q_j + G_j)` is computed as a race of clocks: `e_j = exp(-G_j)` is exponential,
-and the smallest `e_j / q_j` wins. There is one raw exponential x_j for each next state. The top-down posterior, given
-that i won under the row p (docs/semantics/worlds.md, section 4: M ~ Gumbel(0), G_i = M - log p_i, all others below M),
-is
+and the smallest `e_j / q_j` wins. Each next state j has one raw exponential x_j. Let i be the observed winner under the
+row p. In the top-down posterior, M ~ Gumbel(0), G_i = M - log p_i, and all other values are below M
+(docs/semantics/worlds.md, section 4). In terms of clocks this is
 
     e_i = x_i p_i,     e_j = x_j + x_i p_j  (which is x_j if p_j = 0),
 
-because M = -log x_i is the winner's value, and the clocks of the others continue from there.
+because M = -log x_i is the winner's value, and the clocks of the others continue after the winner's time.
 
 The functions at the end are compiled.
 """
@@ -27,8 +27,8 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 
 STATE, ACTION, POSTERIOR, INPUTS = 0, 1, 2, 3
-"""Kinds of noise: for the next state, for the choice of a stochastic policy, for draws from a world's own posterior,
-and for the choice of inputs after the recorded ones.
+"""Kinds of noise: for the next state, for the choice of a stochastic policy, for draws from a world's `posterior`, and
+for the choice of inputs after the recorded inputs.
 """
 
 LOW = 0xFFFFFFFF
@@ -73,7 +73,7 @@ def race(
         evidence: the observed row of the step and its outcome.
     """
     if evidence.probability <= 0.0:
-        evidence = NOTHING  # an action of probability 0 tells nothing about the noise
+        evidence = NOTHING  # an action of probability 0 gives no information about the noise
     won = np.empty(len(particles), dtype=np.int64)
     begin, end, keys, probabilities = entries
     seen, weights, outcome, p_outcome = evidence

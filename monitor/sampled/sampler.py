@@ -220,9 +220,9 @@ class _SampledWorld:
         return ensemble
 
     def _advance(self, ensemble: Ensemble, observed: int) -> int:
-        """Advance over the path's transitions from number `observed` on; return the number of the first one left.
+        """Advance over the path's transitions from number `observed` on; return the number of the next transition.
 
-        If the particles are not apart, stop at the first transition that needs noise.
+        If the particles are not apart, stop before the first transition that needs noise.
         """
         for position in range(observed, len(self._path) - 1):
             if not ensemble.observe(self._path[position], self._path[position + 1][0]):

@@ -179,7 +179,7 @@ class Simulated:
     def labels(self, measure: Measure, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return the function that computes label sets.
 
-        Raises FormulaError for a nested quantity, because to decide it, each sample would need samples of its own.
+        Raises FormulaError for a nested quantity, which would need nested samples in each sample.
         """
         del change, ending
         if measure not in self._labels:

@@ -19,7 +19,7 @@ MAX_NUMBERED = 10_000_000
 
 @runtime_checkable
 class Simulator(Protocol):
-    """A model called for one state at a time. Its rows are cached, so it is called once for each (state, action)."""
+    """A model called for one state at a time. Its rows are cached, so each (state, action) needs only one call."""
 
     @property
     def actions(self) -> int:
