@@ -19,7 +19,7 @@ TINY = 1e-200
 
 
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:
-    """Return the least probability of entry `at` of a row within bounds [K]."""
+    """Return the least probability that a row within bounds [K] can have at entry `at`."""
     total = 0.0
     for k in range(len(upper)):
         total += upper[k]
@@ -29,7 +29,7 @@ def least_probability(lower: Floats, upper: Floats, at: int) -> float:
 def extreme_given(
     lower: Floats, upper: Floats, observed: float, values: Floats, largest: bool, memory: RowMemory
 ) -> float:
-    """Return the largest (smallest) mean of `values` over the rows x of the module's docstring.
+    """Return the largest (smallest) mean of `values` over the rows x that the module's docstring defines.
 
     Args:
         lower: [K] lower bounds of q.

@@ -36,9 +36,9 @@ class Law:
 
     `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None). `dynamics`:
     the rows before offset `until`; `future`: the rows from `until` on. The two differ only if an episode has terminated
-    in the state `end`, which is absorbing from then on. A large model is not copied, so in `future` this state may
-    still have its original rows; use `row` and `expected_rewards`, which correct this. `nominal_from`: the offset from
-    which the nominal law is in force again (0: always in force, None: never again).
+    in the state `end`, which is absorbing from then on. A large model is not copied, so in `future` the state `end` may
+    still have its original rows; `row` and `expected_rewards` correct this. `nominal_from`: the offset from which the
+    nominal law is in force again (0: always in force, None: never again).
     """
 
     phases: tuple[tuple[int | None, PolicyTable], ...]

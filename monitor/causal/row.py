@@ -1,15 +1,16 @@
 """The counterfactual row: where another row would have led with the noise of an observed transition.
 
-This is abduction and prediction of one step in closed form: the noise is integrated out, never represented. Suppose
-that row p led to i, and let D(u) = sum_j max(p_j, u q_j). Then row q leads to i and to another state k with the
-probabilities (docs/semantics/worlds.md, section 3.1)
+The counterfactual row combines abduction and prediction of one step in closed form: the noise is integrated out, never
+represented. Suppose that row p led to i, and let D(u) = sum_j max(p_j, u q_j). Then row q leads to i and to another
+state k with the probabilities (docs/semantics/worlds.md, section 3.1)
 
     P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
 In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state is `argmax_j (log P(j) + G_j)`. With
-`E_j = exp(-(G_j + log p_j))` this is a race of exponential clocks: the winner's time is Exp(1), the time of every other
-clock with `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper
-samples this posterior (abduction) and takes the winner under q (prediction); both together give the formula.
+`E_j = exp(-(G_j + log p_j))` this is a race of exponential clocks. Given the winner, its time is Exp(1), the time of
+every other clock with `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior.
+The paper samples this posterior (abduction) and takes the winner under q (prediction). The formula is the probability
+of each winner under q.
 
 The compiled functions are at the end (`row.pxd` has their C types). The functions before them take plain arrays.
 """
@@ -92,9 +93,9 @@ def row_bounds(
     """Return lower and upper bounds, each [K], of the counterfactual row over a class of causal models.
 
     `any`: every mechanism with these two rows (Frechet bounds). `stable`: the mechanisms that change the outcome only
-    to one that became relatively more likely. All other outcomes except i then have the upper bound 0, which raises
-    some lower bounds. Do not use this function for the observed state, action and model: there the outcome is certain
-    under every causal model.
+    to an outcome that became relatively more likely. With `stable`, all outcomes that did not become relatively more
+    likely, except i, have the upper bound 0, which raises some lower bounds. Do not use this function for the observed
+    state, action and model: there the outcome is certain under every causal model.
     """
     states, q = target
     p, lower, upper = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
@@ -172,7 +173,7 @@ def reweigh_within(
     if count == 0:
         for k in range(len(q)):
             result[k] = q[k]
-        return False  # disjoint supports: the observation says nothing here (locality)
+        return False  # no common successor: the observation gives no information about this row (locality)
     limit = p_outcome / q[at] if at >= 0 else INFINITY  # also infinite if q_i is so small that the ratio overflows
     few, count, likelier = count <= FEW, 0, count
     for n in range(likelier):
@@ -255,8 +256,8 @@ def bound(
     for k in range(len(q)):
         total += upper[k]
     for k in range(len(q)):
-        # The mass that the other entries cannot hold. For `any` this equals (q_k - (1 - p_i)) / p_i, but no digits
-        # cancel.
+        # The mass that the other entries cannot hold. For `any` it equals (q_k - (1 - p_i)) / p_i, but this form
+        # cancels no digits.
         lower[k] = min(max(1.0 - (total - upper[k]), 0.0), upper[k])
 
 
@@ -268,7 +269,7 @@ def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool, keys: Fl
         rest -= lower[k]
         total += lower[k] * values[k]
     used, worst, last = 0, -INFINITY, -1
-    while rest > 0.0 and used < min(len(lower), FEW):  # find the best one each time: usually few are needed
+    while rest > 0.0 and used < min(len(lower), FEW):  # find the best entry each time: usually few are needed
         best, found = used, INFINITY
         for k in range(len(lower)):
             value = sign * values[k]

@@ -3,9 +3,9 @@
 A *label set* contains the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n.
 An *obligation* is the condition that the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza,
 "Using temporal logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form
-with subsumption, so that obligations with the same meaning usually have the same form: a conjunction drops each
-element that another element entails, and a disjunction drops each conjunction that entails another. Every operator is
-bounded, so each step lowers the number of steps still needed, and the obligations form an acyclic graph.
+with subsumption: a conjunction drops each element that another element entails, and a disjunction drops each
+conjunction that entails another conjunction. So obligations with the same meaning usually have the same form. Every
+operator is bounded, so each step lowers the number of steps still needed, and the obligations form an acyclic graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_ATOMS = 62
 """Largest number of labels and nested quantities of one path, because a label set is a signed 64-bit mask."""
 
 MAX_OBLIGATIONS = 200_000
-"""Largest number of obligations of one formula. If there are more, an exact answer is refused before memory is
+"""Largest number of obligations of one formula. If a formula has more, an exact answer is refused before memory is
 exhausted."""
 MAX_ALTERNATIVES = 10_000
 """Largest number of conjunctions of one obligation in normal form. All pairs are compared, which takes a second. Six
@@ -365,10 +365,10 @@ class _Basis:
         return mask & ~self._entailed(mask)
 
     def absorb(self, masks: set[int]) -> _Sum:
-        """Return the conjunctions that entail no other conjunction; their disjunction is the same as that of all.
+        """Return the conjunctions that entail no other conjunction. Their disjunction equals the disjunction of all.
 
-        There may be 2 * MAX_ALTERNATIVES conjunctions, and half as many remain. So two large disjunctions can be joined
-        if they have many conjunctions in common.
+        `masks` may have 2 * MAX_ALTERNATIVES conjunctions, of which at most MAX_ALTERNATIVES may remain. So two large
+        disjunctions can be joined if they have many conjunctions in common.
         """
         _check_alternatives(len(masks), 2 * MAX_ALTERNATIVES)
         every = tuple(self._bits.values())
@@ -379,7 +379,7 @@ class _Basis:
         having, entailing = dict.fromkeys(every, 0), dict.fromkeys(every, 0)
         for place, mask in enumerate(ordered):
             entailed, here = mask | self._entailed(mask), 1 << place
-            # others: conjunctions with an element that this one does not entail; gone: those that entail this one
+            # others: conjunctions with an element that this conjunction does not entail; gone: those that entail it
             others, gone = 0, stronger
             for bit in every:
                 if not entailed & bit:

@@ -14,5 +14,5 @@ def passes(value: float, comparison: str, bound: float) -> bool:
 
 
 def probability(value: float) -> float:
-    """Return a computed probability, clipped to [0, 1] because rounding may have moved it outside."""
+    """Return a computed probability, clipped to [0, 1]. Rounding may have moved it outside this interval."""
     return min(max(value, 0.0), 1.0)

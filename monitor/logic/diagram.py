@@ -1,4 +1,4 @@
-"""Timing diagrams, which show where on a path a path formula holds, for people who learn or teach the language."""
+"""Timing diagrams for people who learn or teach the language. They show where on a path a path formula holds."""
 
 from __future__ import annotations
 

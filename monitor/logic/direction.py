@@ -1,8 +1,8 @@
 """Formulas whose comparison looks reversed, such as an upper bound on the probability of avoiding something.
 
 A formula cannot say whether a label is good or bad. But `G !x` usually means that x is to be avoided. So an alarm that
-fires because x is avoided with a high probability is probably a mistake. The same is true of an alarm that fires
-because x is reached too rarely, if another formula requires that x is avoided. Such formulas are legal, so each gets a
+fires because x is avoided with a high probability is probably a mistake. If another formula requires that x is avoided,
+an alarm that fires because x is reached too rarely is probably a mistake too. Such formulas are legal, so they cause a
 note and no error.
 """
 
@@ -36,7 +36,7 @@ class _Wish(NamedTuple):
 
 
 def reversed_goals(formulas: Iterable[FormulaUse]) -> list[tuple[str, str]]:
-    """Return (name, note) for each formula that looks reversed. The note says what the formula means, and its opposite.
+    """Return (name, note) for each formula that looks reversed. The note has the formula's meaning and the opposite.
 
     >>> from monitor.logic.parser import parse
     >>> [(_, note)] = reversed_goals([FormulaUse("w", parse('regret(slow@2, P<=0.8 [ G<=9 !"hit" ])'), "fails")])
@@ -83,7 +83,7 @@ def _other(wish: _Wish) -> str:
 
 
 def _wishes(watched: FormulaUse) -> Iterator[_Wish]:
-    """Yield those goals of a formula that the formula is known to want met, or known to want missed."""
+    """Yield the goals of a formula for which it is known whether the formula wants the goal met or missed."""
     formula, nested = watched.formula, handover_goal(watched.formula)
     if isinstance(formula, Regret):
         yield from _wish(formula.goal, met=True)

@@ -1,9 +1,9 @@
 """Split labels by polarity, so that a state can be given the labels that make a path formula false, or true.
 
-An occurrence of a label is positive under an even number of negations (a nested `P<p` counts as a negation). If a label
-becomes true, its positive occurrences can only make the formula true, and its negative occurrences can only make it
-false. So for a state about which nothing is known, the worst case is "no positive and every negative label", and the
-best case is the opposite.
+An occurrence of a label is positive under an even number of negations (a nested `P<p` counts as a negation), otherwise
+negative. If a label becomes true, its positive occurrences can only make the formula true, and its negative occurrences
+can only make the formula false. So in a state about which nothing is known, the worst case is that no positive
+occurrence and every negative occurrence is true. The best case is the opposite.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class Or:
 class Temporal:
     """Base of the operators over the interval of offsets [low, high]; the parser accepts them only inside `P[...]`.
 
-    An operator that is true stays true if `left` or `right` holds at more offsets; `monitor.logic.polarity` needs this.
-    `at`: the operator's position in the text (from 0), for error messages.
+    Every operator is monotone: if it is true, it stays true when `left` or `right` holds at more offsets.
+    `monitor.logic.polarity` relies on this. `at`: the operator's position in the text (from 0), for error messages.
     """
 
     low: int
@@ -137,7 +137,7 @@ class Reward:
 
 
 Measure = Probability | Reward
-"""What a goal computes in its world."""
+"""Quantity that a goal computes in its world."""
 
 
 @dataclass(frozen=True, slots=True)

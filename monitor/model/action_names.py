@@ -18,7 +18,8 @@ class ActionNames:
 
     If no name is a number, a number is the index of an action. If one of the names is a number, as in a log that
     records levels such as 0, 40 and 100, then a number means the action with this name, not the action with this index:
-    40 and 40.0 mean `"40"`. A number that two names denote, such as `"1"` and `"1.0"`, means neither action.
+    40 and 40.0 mean `"40"`. If two names denote the same number, such as `"1"` and `"1.0"`, this number means no
+    action.
 
     Args:
         names: names of the actions 0, 1, ..; or none.
@@ -79,7 +80,7 @@ class ActionNames:
 
     @property
     def order(self) -> list[str]:
-        """A sentence on the assumed order of a policy's scores; no sentence if numbers of actions are indices."""
+        """A list with one sentence on the assumed order of a policy's scores; empty if action numbers are indices."""
         return [] if self.by_index else [f"column k is the k-th of the actions {_few(self.names)}"]
 
     def expected(self) -> str:

@@ -146,7 +146,7 @@ def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> t
 def checked_ended_as(copies: object, states: int) -> Ints | None:
     """Return, for each state, its copy for an episode that has terminated there, [S] int64, read-only.
 
-    A copy, or a state without a copy, has itself as its entry. Return None if this is so for all states.
+    The entry of a copy, and of a state without a copy, is the state itself. Return None if no state has a copy.
     """
     if copies is None:
         return None

@@ -45,7 +45,7 @@ class Centres:
 
     def _squares(self, rows: Floats) -> Floats:
         total = np.zeros((len(rows), len(self.points)))
-        with np.errstate(over="ignore"):  # a row may be infinitely far from all centres, which are then equally near
+        with np.errstate(over="ignore"):  # if all distances overflow to infinity, all centres are equally near
             for values, centres, scale in zip(rows.T, self.points.T, self.scales, strict=True):
                 total += ((values[:, None] - centres) / scale) ** 2
         return total

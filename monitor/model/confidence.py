@@ -2,8 +2,8 @@
 
 Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. This is also
 true of the draws after the first visit of a row, and of the draws after the first observation (the discovery) of a
-successor. Each bound below uses only the draws after such a time, so the possible successors need not be known in
-advance. `delta` is divided as follows (docs/semantics/learned-models.md, section 13.2):
+successor. Each bound below uses only the draws after a first visit or a discovery, so the possible successors need not
+be known in advance. `delta` is divided as follows (docs/semantics/learned-models.md, section 13.2):
 
 - The row of rank r in the order of first visits gets the fraction `share(r)` of `delta`.
 - The m-th discovered successor of the row gets the fraction `share(m)` of the row's part. One half is for the interval
@@ -80,7 +80,8 @@ def _least(values: Ints, rows: Ints) -> Ints:
 def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats) -> IntervalRows:
     """Insert the entry of `elsewhere` into each learned row.
 
-    `last`: the index of one entry of each learned row. `unseen`: the upper bound of the new entry of this row.
+    `last`: for each learned row, the index of one of its entries. `unseen`: for each learned row, the upper bound of
+    the new entry.
     """
     assert model.counts is not None
     indptr, successors, lower, upper, extra = bounds

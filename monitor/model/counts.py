@@ -32,8 +32,9 @@ class Counts:
         order: [S*A] int64, rank of the row in the order of first visits, from 1; 0 for given rows.
         elsewhere: the absorbing state that stands for all successors never observed; a row without data leads to it.
         prior: total pseudo-count of a row.
-        unknown: label -> [S] bool, the states for which the data do not show whether they have the label: states that
-            were never visited (such as `elsewhere`), and ends of episodes if the last state was not recorded.
+        unknown: label -> [S] bool, the states for which the data do not show whether they have the label. Examples are
+            states that were never visited (such as `elsewhere`), and ends of episodes whose last state was not
+            recorded.
     """
 
     visits: Ints

@@ -18,12 +18,16 @@ _LONGEST_SHOWN = 80  # a message may be long, but a log line must be short
 def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     """Return the state that `raw` denotes.
 
-    `index`: the number of the state. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
-    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of such a tuple. `bins`: a
-    tuple with one number or text for each dimension. Bin i of a dimension contains edges[i] <= x < edges[i + 1], and
-    the last bin also its upper edge; the i-th text of a dimension in `model.bin_names` is in bin i. The state is the
-    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
-    `model.centres`, however far away.
+    The encoders, and the form of `raw` for each:
+
+    - `index`: the number of the state.
+    - `name`: one of `model.state_names`.
+    - `valuation`: a tuple equal to one of `model.valuations` (as Python compares: 1, 1.0 and true are equal). If the
+      tuples have only one value, the value alone is accepted too.
+    - `bins`: a tuple with one number or text for each dimension. Bin i of a dimension contains edges[i] <= x <
+      edges[i + 1]; the last bin also contains its upper edge. The i-th text of a dimension in `model.bin_names` is in
+      bin i. The state is the row-major index of the bins.
+    - `nearest`: a tuple of finite numbers. The state is that of the nearest of `model.centres`, at any distance.
 
     Raises:
         InputError: `unknown_state`, if `raw` denotes no state of the model or is of another kind; `out_of_range`, if a

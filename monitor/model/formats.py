@@ -3,9 +3,9 @@
 To add a format, write its reader in a module of `monitor.authoring.formats` and add a line to `FORMATS`. Readers are
 pure:
 
-- For files, `read(files, source)` gets the bytes of each file by suffix: the file itself, for example `files[".npz"]`,
-  and the existing files beside it that have the same stem and a suffix in `beside`. The key of a file with a number
-  after the stem (and a suffix in `numbered`) is number and suffix, for example `files["1.srew"]`.
+- For files, `read(files, source)` gets the bytes of each file by suffix. These are the file itself, for example
+  `files[".npz"]`, and the existing files beside it that have the same stem and a suffix in `beside`. If a file has a
+  number after the stem (and a suffix in `numbered`), the key is number and suffix, for example `files["1.srew"]`.
 - For a scheme, `read(source)` gets the whole text, such as `gymnasium:ID?argument=value`.
 
 Both return an `MDP`. For malformed input they raise ModelError, with a message that begins with `model <source>:`. If a
@@ -40,7 +40,7 @@ class Format:
         suffix: suffix of the file's name; "" for a scheme.
         scheme: beginning of the source, with its colon; "" for a file.
         beside: suffixes of the files beside the model's file that belong to the model.
-        numbered: suffixes in `beside` of which there may be several files, numbered from 1.
+        numbered: suffixes in `beside` for which several files may exist, numbered from 1.
         writer: `module:function`, imported when first used; "" if the format is only read.
         keeps: names in `OPTIONAL` that the writer writes.
         named_rewards: whether a file may hold several reward structures.

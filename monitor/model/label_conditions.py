@@ -1,8 +1,8 @@
 """Labels from conditions such as `fell: state == 36`, which are parsed, never executed as code.
 
-A condition compares `state` (its index), `name`, `value[n]` (the n-th variable of its valuation) and `feature[n]` (the
-n-th number of its observation) with numbers, text and lists. Comparisons are joined by `and`, `or`, `not`. A caller
-may add names.
+A condition compares the `state` (its index), its `name`, `value[n]` (the n-th variable of its valuation) and
+`feature[n]` (the n-th number of its observation) with numbers, text and lists. `and`, `or` and `not` join comparisons.
+A caller may add names.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ from monitor.model.tuples import columns, distribution_array, rows_from_triples
 __all__ = ["MARGIN", "MDP", "ROW_SUM_TOLERANCE"]
 
 MARGIN = 0.1
-"""A number may lie outside the recorded range by this fraction of the range, because recordings need not contain the
-extremes of the usual values."""
+"""A number may lie outside the recorded range by this fraction of the range, because recordings may lack the least and
+the greatest usual values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +91,9 @@ class MDP:
         ranges: [D, 2] float64, the least and the greatest recorded number in each dimension of the bins or centres, or
             None. A number far outside the range belongs to no state.
         dimension_names: names of the columns in which a state was recorded, for messages; or empty.
-        ended_as: [S] int64, for each state the state of an episode that has terminated in it. This is an absorbing copy
-            if the environment gives the copy the same number (as Gymnasium does), else the state itself. None without
-            copies.
+        ended_as: [S] int64, for each state, the state of an episode that has terminated in it. This is an absorbing
+            copy if the environment uses one number for the running and the ended state (as Gymnasium does), else the
+            state itself. None without copies.
         counts: counts from which the rows were estimated, or None if rows are given.
         source: origin of the model, for messages.
     """

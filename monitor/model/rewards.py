@@ -17,7 +17,7 @@ from monitor.model.sparse_rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
 MAX_REWARD = 1e140
-"""Largest |r| + |r'|. The sum over a million steps (the longest horizon) and the square of this sum are then finite."""
+"""Largest |r| + |r'|. Then the sum over a million steps (the longest horizon) and its square are finite."""
 
 NO_REWARDS = "none"
 """Name that selects none of the reward structures of a file."""
@@ -63,7 +63,7 @@ def checked_transition_rewards(
         spread: [N'] largest difference of an observed reward of the entry from its mean, or None.
         rows: the result of `checked_rows`, [N] entries.
 
-    Entries of one transition are merged: r' is their mean, weighted by probability, and the spread covers all of them.
+    Entries of one transition are merged: r' is their mean, weighted by probability, and the spread covers all entries.
 
     Raises ModelError for a wrong shape, a number that is not finite, or a negative spread.
     """

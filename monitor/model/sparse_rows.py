@@ -152,8 +152,8 @@ def _merged(indptr: Ints, successors: Ints, probabilities: Floats) -> Rows:
 def _renormalised(indptr: Ints, probabilities: Floats, actions: int) -> Floats:
     """Divide a row by its sum if the sum differs from 1 by more than rounding explains.
 
-    A row of K entries stays unchanged if its sum is within K * 2^-52 of 1. After a division, this is true of every row,
-    so rows are not divided a second time: a model that is saved and loaded keeps its bytes.
+    A row of K entries stays unchanged if its sum is within K * 2^-52 of 1. After a division, the sum of every row is
+    within this limit, so no row is divided a second time: a model that is saved and loaded keeps its bytes.
     """
     lengths = np.diff(indptr)
     filled = np.flatnonzero(lengths)

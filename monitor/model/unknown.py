@@ -15,7 +15,7 @@ from monitor.arrays import Bools
 from monitor.model.mdp import MDP
 
 ALWAYS_KNOWN = frozenset({"elsewhere", "unseen_end"})
-"""Labels of the states that stand for what was not recorded. Their own truth is known in every state."""
+"""Labels of the states that stand for what was not recorded. It is known in every state whether these labels hold."""
 
 
 def unknown_states(*models: MDP) -> Bools:

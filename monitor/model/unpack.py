@@ -1,8 +1,8 @@
 """Read the arrays of a `.npz` archive safely: all headers are checked before memory for the arrays is allocated.
 
-A few megabytes can unpack to gigabytes, and NumPy's own reader evaluates headers as Python text. So all headers are
-read before any array. The arrays must have permitted types and matching shapes, and a model of these shapes must not
-take too much memory while it is built.
+A few megabytes can unpack to gigabytes, and NumPy's own reader evaluates headers as Python text. So this module reads
+all headers before any array. The arrays must have permitted types and matching shapes, and building a model of these
+shapes must not take too much memory.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def check_directory(content: bytes) -> None:
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Return the content of a member. At most as many bytes are read as the archive's directory states."""
     with archive.open(member) as file:
-        # Without the size, zipfile unpacks everything first and truncates afterwards.
+        # If no size is passed, zipfile unpacks everything first and truncates afterwards.
         return file.read(member.file_size)
 
 

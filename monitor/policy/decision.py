@@ -9,13 +9,13 @@ from monitor.errors import PolicyError
 from monitor.policy.manifest import Manifest, RecurrentManifest
 
 _SUM_TOLERANCE = 1e-5
-"""Tolerance of sums: probabilities are 32-bit floats, often from a softmax over many actions, and rounding leaves about
-1e-7 for each action. For 16-bit floats the tolerance is one rounding, about 1e-3.
+"""Tolerance of the sum of probabilities. They are 32-bit floats, often from a softmax over many actions, with rounding
+errors of about 1e-7 for each action. For 16-bit floats the tolerance is one rounding error, about 1e-3.
 """
 
 
 def chosen_actions(raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints) -> Ints:
-    """Return the greedy action of each state, [n]: the action with the highest score, on ties the lowest number.
+    """Return the greedy action of each state, [n]: the action with the highest score, on ties the first of these.
 
     `raw`: [n, A] scores or [n] actions; `available`: [n, A], used with a mask; `states`: [n], for error messages.
     Raises PolicyError.

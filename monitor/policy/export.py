@@ -60,7 +60,7 @@ def _model(
 ) -> bytes:
     """Return the ONNX bytes of a chain of operators.
 
-    The k-th operator writes the tensor `y<k>`, and the last operator writes the output.
+    The k-th operator writes the tensor `y<k>`; the last operator writes the output instead.
     """
     try:
         from onnx import TensorProto, checker, helper, numpy_helper  # noqa: PLC0415 - an optional extra

@@ -63,12 +63,12 @@ class NetworkManifest(_Strict):
     output: Output
     """The output tensor."""
     mode: Literal["greedy", "stochastic"]
-    """`greedy` takes the action with the highest score, on ties the action with the lowest number; `stochastic` draws
-    the action from the probabilities, or from the softmax of the logits.
+    """`greedy` takes the action with the highest score, and among equal scores the action with the lowest number.
+    `stochastic` draws the action from the probabilities, or from the softmax of the logits.
     """
     mask: bool = False
-    """True if the agent excludes unavailable actions before it chooses (probabilities are renormalised). If false, a
-    policy that chooses an unavailable action is an error.
+    """True if the agent excludes unavailable actions before it chooses (probabilities are renormalised). If false, it
+    is an error if the policy chooses an unavailable action.
     """
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
     """Name, for people."""
@@ -96,8 +96,8 @@ class SightedManifest(Manifest):
     """Manifest of a policy that says what the policy sees, for models with hidden states."""
 
     sees: Literal["observation", "state"]
-    """Only for hidden states. `observation` (also if left out): the policy sees the observation, and the inputs
-    `one_hot` and `index` encode observations. `state`: the policy sees the state, like the policy of a simulator.
+    """Only for hidden states. `observation` (the default): the policy sees the observation, and the inputs `one_hot`
+    and `index` encode observations. `state`: the policy sees the state, like the policy of a simulator.
     """
 
 

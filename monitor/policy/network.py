@@ -119,8 +119,8 @@ class Network:
     def choose(self, states: AnyArray) -> Ints | Floats:
         """Return actions [n] of a greedy policy, or probabilities [n, A] of a stochastic one. Raises PolicyError.
 
-        If inputs were recorded for the states, the result is probabilities even for a greedy policy: in each state, the
-        unweighted mean over its recorded inputs.
+        If inputs were recorded for the states, the result is probabilities even for a greedy policy. They are the
+        unweighted mean of the policy's choices over the recorded inputs of each state.
         """
         if self._inputs is None:
             return self._chosen(states, self._given(states))
@@ -149,7 +149,7 @@ class Network:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
     def _meant(self, chosen: Ints) -> Ints:
-        """Return the actions [n] for the network's numbers: indices, or names if the names of actions are numbers."""
+        """Return the actions [n] that the network's numbers mean: as indices, or as names if the names are numbers."""
         if self._names is None or self._names.by_index:
             return chosen
         found = {number: self._names.find(number) for number in np.unique(chosen).tolist()}
@@ -200,8 +200,8 @@ def open_session(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxrunti
     if len(content) > MAX_ONNX_BYTES:
         raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
     refuse_unsafe(content, where)
-    # Recent releases send model names and hashes to their vendor unless disabled before import: the policies of
-    # an agent are confidential.
+    # Recent releases send model names and hashes to their vendor, unless this is disabled before the import. An agent's
+    # policies are confidential.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime  # noqa: PLC0415 - slow to import; not needed for tables given as arrays
 

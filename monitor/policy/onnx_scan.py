@@ -2,13 +2,12 @@
 
 A policy is identified by the SHA-256 of one file, so all data must be in this file. But onnxruntime silently reads
 external tensor data from files beside the ONNX file, or from the working directory if the network is passed as bytes.
-Operators outside the standard would need other code, and operators that draw random numbers cannot be described by a
-table.
+Operators outside the standard would need other code. A table cannot describe operators that draw random numbers.
 
 Also, a small file must not run without end or fill the memory. In ONNX, repetition and branching are graphs inside a
-node (Loop, Scan, If, SequenceMap, and whatever later versions add), and work is multiplied by functions that call
-functions. Both are refused by structure, not by name. Every other node runs once, and the number of nodes is limited;
-`network` limits the memory.
+node (Loop, Scan, If, SequenceMap, and whatever later versions add). Functions that call functions multiply the work.
+The scan refuses graphs inside a node and functions by structure, not by name. Every other node runs once, and the
+number of nodes is limited; `network` limits the memory.
 
 The scan uses only the nesting of messages of onnx.proto and the few fields that it needs; all other fields are skipped
 by their length. It visits a superset of the fields that a protobuf parser keeps, including repeated occurrences of a
@@ -112,7 +111,7 @@ _WITHOUT = {
     ("Graph", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
     ("Attribute", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
 }
-"""Contents refused by structure: (message, message in it) -> reason."""
+"""Contents refused by structure: (message, message inside this message) -> reason."""
 
 _EXTERNAL = "it keeps tensors in another file; save it again with all data inside (external data is never read)"
 

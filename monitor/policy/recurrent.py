@@ -24,7 +24,7 @@ from monitor.policy.manifest import RecurrentManifest
 from monitor.policy.network import FLOATS, INTS, evaluated, open_session, sight_of
 
 MAX_MEMORIES: Final = 200_000
-"""Largest number of memories. If there are more, a network's table begins anew before the next step."""
+"""Largest number of memories. If there are more, the network's table of memories begins anew before the next step."""
 MAX_WIDTH: Final = 65_536
 """Largest count of numbers in one memory."""
 
@@ -32,7 +32,7 @@ MAX_WIDTH: Final = 65_536
 class RecurrentReader(Reader):
     """Policy of a recurrent network, checked against a manifest and the inputs that it may read.
 
-    The network is evaluated for one input at a time, as in the agent. A batch is rounded differently, so equal
+    The network is evaluated for one input at a time, as in the agent. In a batch, rounding would differ, so equal
     histories would no longer give equal memories.
 
     Args:
@@ -65,7 +65,8 @@ class RecurrentReader(Reader):
         self._known: dict[tuple[float, ...], int] = {}
         self._read: dict[tuple[int, int], tuple[int, Floats]] = {}
         self.generation = 0
-        """Number of times that the table has begun anew; numbers of memories are valid only until the next time."""
+        """Number of times that the table has begun anew. The numbers of memories are valid until it begins anew again.
+        """
         self.memory_of((0.0,) * self.width)
         for seen in range(shown.states):
             self.read(0, seen)

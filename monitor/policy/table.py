@@ -116,7 +116,7 @@ def _stochastic(given: AnyArray, model: MDP) -> PolicyTable:
     off = np.flatnonzero(np.abs(sums - 1) > ROW_SUM_TOLERANCE)
     if off.size:
         raise PolicyError(f"state {off[0]}: the action probabilities sum to {sums[off[0]]:.12g}, not 1")
-    # Rows within rounding of 1 stay as they are, so that a table read back from evidence is the same to the bit.
+    # Rows whose sum is 1 up to rounding are not changed, so that a table read from evidence is the same to the bit.
     loose = np.abs(sums - 1) > model.actions * np.finfo(np.float64).eps
     table[loose] /= sums[loose, np.newaxis]
     table.flags.writeable = False

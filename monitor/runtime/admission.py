@@ -1,8 +1,8 @@
 """Choose the agent to drop for a new agent when `limits.agents` is reached.
 
 Only a silent agent with few steps is dropped, never an established agent. Anyone can invent names, and a name is
-forgotten only after `forget_after`. Without this rule a thousand invented names would keep out every new agent for that
-time.
+forgotten only after `forget_after`. Without this module, a thousand invented names would keep out every new agent until
+then.
 """
 
 from __future__ import annotations

@@ -92,10 +92,10 @@ class AgentMonitor:
     ) -> int:
         """Advance over pending events and evaluate due formulas; return the number of skipped steps.
 
-        Formulas due by time are evaluated last, on the newest path, if it has grown since their last evaluation.
+        Formulas due by time are evaluated last, on the newest path, if the path has grown since their last evaluation.
         `notices`: list to which notices are appended. `live_since`: skip evaluation at steps that arrived after these
         ticks and were not late, except at the newest step; None skips no step. `most`: maximum number of events to
-        advance over, not counting skipped steps; the other events stay pending. 0: no maximum.
+        advance over, not counting skipped steps; the other events stay pending. With 0 there is no maximum.
         """
         session = self.session
         path = session.path
@@ -107,7 +107,7 @@ class AgentMonitor:
             left -= 1
             continued = path.begun == begun
             if self.test is not None:
-                # These two kinds of break are about the transition from the previous pair, so that pair is known.
+                # These two kinds of break are about the transition from the previous pair, so the pair is known.
                 follows = continued or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
                 self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
@@ -260,8 +260,8 @@ class AgentMonitor:
         `before`: the previous step on the path, if any.
 
         One wrong reading causes two impossible steps, one to the wrong state and one back; only the first counts. The
-        choice of tested steps must not depend on their outcome. Therefore the step after an impossible step is never
-        tested, even if it is possible. The same holds for transitions that were never recorded.
+        choice of tested steps must not depend on the outcome of these steps. Therefore the step after an impossible
+        step is never tested, even if it is possible. The step after an unrecorded transition is not tested either.
         """
         was_impossible, self._impossible = self._impossible, False
         was_rejected = test.rejected
@@ -351,7 +351,7 @@ class AgentMonitor:
     def _answer(self, step: Step, now: Instant, notices: list[Notice], connected: bool, when: When) -> None:
         for formula in self._formulas:
             blind = self._blindness(formula, now, connected)
-            if blind != formula.alarm.blind:  # also if no formula is due, because an old value must not look current
+            if blind != formula.alarm.blind:  # even if no formula is due, because an old value must not look current
                 notices += formula.set_blind(blind, self._detail(blind), now)
             if formula.is_due(now, when):
                 formula.mark_answered(now)

@@ -8,15 +8,15 @@ verdict is followed.
 A forecast is due when its whole horizon has passed, even if it is decided earlier. Otherwise the count would depend on
 the outcome: if the data end early, a failed forecast would be counted, but an undecided one would be dropped.
 
-Forecasts followed one after the other do not overlap. So outcome minus forecast is a martingale difference if the model
-is correct and the agent follows the nominal policy (A. Dawid, "The well-calibrated Bayesian", 1982). Verdicts on one
-path share most of their future, so counting all of them would count the same luck many times.
+The horizons of followed forecasts do not overlap. So outcome minus forecast is a martingale difference if the model is
+correct and the agent follows the nominal policy (A. Dawid, "The well-calibrated Bayesian", 1982). Consecutive verdicts
+on one path are about almost the same future steps, so counting all verdicts would count the same luck many times.
 
 The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics/worlds.md,
 section 2.3). The observed states are read first. If they decide the formula, there is no forecast.
 
 The forecast of a sampled verdict is estimated anew, with a fixed number of samples. The mean over the verdict's own
-samples would be biased, because they decided when sampling stopped.
+samples would be biased, because these samples determined when sampling stopped.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Forecasts:
     """The forecasts of one formula for one agent: the forecast followed now, and the counts of earlier forecasts.
 
     Attributes:
-        value: the followed forecast, a probability; None if no forecast is followed (then no state need be read).
+        value: the followed forecast, a probability; None if no forecast is followed (then `read` need not be called).
         counts: outcomes of the earlier forecasts.
     """
 
@@ -166,7 +166,7 @@ class Forecasts:
         target, held = self._target, path.held
         quantity = verdict.quantities[target.index]
         if is_open(quantity.extremes):
-            return  # unrecorded transitions leave the value open, so it is no forecast
+            return  # unrecorded transitions leave the value open, so there is no forecast
         # Number of observed states of the nominal path: @t begins t steps back, and @-k begins at the k-th held pair.
         known = quantity.offset + 1 if quantity.offset >= 0 else len(held) + quantity.offset + 1
         if known >= target.horizon:
@@ -237,8 +237,8 @@ class Forecasts:
     def _follow(self, label_sets: Sequence[int], obligation: Obligation | None = None) -> Obligation | None:
         """Return the obligation after these label sets.
 
-        None if the automaton gets too large. This should not happen, because the engine built the same part for its
-        verdict.
+        None if the automaton gets too large. This should not happen, because the engine built the same part of the
+        automaton for the verdict.
         """
         obligation = obligation or self._target.start
         try:

@@ -201,8 +201,8 @@ class FormulaMonitor:
     def _examines(self, verdict: Verdict, assessment: Assessment) -> bool:
         """Return whether to examine which other decisions could have met the verdict's missed goal.
 
-        This takes milliseconds. By default it is done only while there is an alarm, because then somebody reads the
-        result.
+        The examination takes milliseconds. By default it takes place only while the alarm is pending or fires, because
+        then somebody reads the result.
         """
         when = self._spec.recourse
         if when == "off" or not is_missed(verdict):

@@ -3,12 +3,12 @@
     Observation --Session--> Step | Break | End --SlidingPath--> pairs --QueryEvaluator--> Verdict --Alarm--> Notice
 
 `observe` and `evaluate` are the two entry points. `observe` calls `Session.arrive`. `evaluate` calls
-`AgentMonitor.evaluate`, which calls `ModelTest.step` at each step and `FormulaMonitor.answer`. If another agent was on
-the same path, its verdict is used (`SharedVerdicts.find`). Otherwise the verdict is computed by
-`QueryEvaluator.verdict`, `IncrementalCheck.verdict`, `PathValues.advance`, `Evaluator.push` and
-`exact.forward.answers.push`. Then `alarm.machine.next_alarm` advances the alarm. Before all this,
-`monitor.stream.decode` turns bytes into observations; afterwards `monitor.sidecar` publishes the notices. There is no
-clock and no I/O: time is an argument.
+`AgentMonitor.evaluate`, which calls `ModelTest.step` at each step and `FormulaMonitor.answer` for each due formula. If
+another agent was on the same path, its verdict is used (`SharedVerdicts.find`). Otherwise a chain of calls computes the
+verdict: `QueryEvaluator.verdict`, `IncrementalCheck.verdict`, `PathValues.advance`, `Evaluator.push` and
+`exact.forward.answers.push`. Then `alarm.machine.next_alarm` advances the alarm. Before `observe`,
+`monitor.stream.decode` turns bytes into observations; after `evaluate`, `monitor.sidecar` publishes the notices. This
+module has no clock and no I/O: time is an argument.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Saved(msgspec.Struct, frozen=True):
     """The state that `Monitor.save` returns and `Monitor.load` restores, as plain data.
 
     `agents`: agent -> state; None if forgotten. `pages`: agent -> number -> page of past episodes; None if deleted. A
-    page never changes once written. Both contain all entries, or only the entries changed since the last `save`.
+    page never changes once written. Both mappings contain all entries, or only the entries changed since the last
+    `save`.
     """
 
     common: MonitorState
@@ -113,10 +114,10 @@ class Monitor:
         bands: settings of the bands of a model learned from data.
 
     Attributes:
-        patience: seconds without a message after which an agent counts as silent or is forgotten, whichever is shorter.
+        patience: seconds without a message after which an agent counts as silent or is forgotten, whichever is sooner.
         pause: seconds between two checks for silent agents.
-        spent: number of steps that the last `evaluate` processed. If this is less than its limit `steps`, no step was
-            left.
+        spent: number of steps that the last `evaluate` processed. If `spent` is below the limit `steps` of this call,
+            no step was left.
 
     Raises:
         FormulaError, ConfigError, PolicyError, LimitError: only from the constructor, never during monitoring.
@@ -166,13 +167,13 @@ class Monitor:
     def alone(self) -> Monitor:
         """Return a new monitor for one agent.
 
-        It shares the models, policies, formulas and computed tables of this monitor. Its test of the model is the
-        test of a fleet of one agent.
+        The new monitor shares the models, policies, formulas and computed tables of this monitor. Its test of the model
+        is the test of a fleet of one agent.
         """
         return self._copy(self._trust.alone())
 
     def anew(self) -> Monitor:
-        """Return a new monitor. It shares the models, policies, formulas and computed tables of this monitor."""
+        """Return a new monitor that shares the models, policies, formulas and computed tables of this monitor."""
         return self._copy(self._new_trust())
 
     def _copy(self, trust: ModelTrust) -> Monitor:
@@ -226,7 +227,7 @@ class Monitor:
         """Decode a message of at most `max_bytes` and observe it. A notice reports an invalid message as rejected."""
         try:
             observation = decode(agent, payload, max_bytes)
-        except InputError as error:  # if it was a step, its seq is missing and causes a gap
+        except InputError as error:  # if the message was a step, its seq is missing and causes a gap
             return [Received(agent, "rejected", error.reason, error.detail)]
         return self.observe(observation, now)
 
@@ -260,7 +261,7 @@ class Monitor:
         if self._trust.due(len(self._agents)):
             notices += self._trust.combine({name: each.test for name, each in self._agents.items()})
         if (self._trust.rejected and not was_rejected) or self._next_sweep() <= now.ticks:
-            notices += self._sweep(now)  # after a rejection, do not wait: it marks all agents
+            notices += self._sweep(now)  # do not wait after a rejection, because a rejection marks all agents
         return notices
 
     @property
@@ -276,7 +277,7 @@ class Monitor:
     def _next_sweep(self) -> float:
         """Return the ticks from which `evaluate` checks for silent agents.
 
-        Compare ticks only with this sum: the difference `now.ticks - self._swept` may be rounded differently.
+        Compare ticks only with the result. The difference `now.ticks - self._swept` may be rounded differently.
         """
         return -math.inf if self._swept is None else self._swept + self.pause
 

@@ -97,7 +97,7 @@ class Query:
 
     @cached_property
     def low_is_worse(self) -> bool:
-        """True if of two values the lower one is worse, False if the higher one is."""
+        """True if lower values are worse, False if higher values are worse."""
         return low_is_worse(self.formula, self.spec.alarm)
 
     @cached_property
@@ -124,7 +124,7 @@ class QueryEvaluator:
     `check` (`hidden` for models with hidden states) only saves time: a check that is rebuilt from the held path gives
     bit-identical verdicts. `begun`, `pushed`: the attributes of the path when `check` last advanced. `tests`: number of
     sampled verdicts, over all episodes. Each sampled verdict spends a part of the stream's alpha, so `tests` is reset
-    only when the stream ends, because the agent is forgotten or the formula changes.
+    only when the stream ends. A stream ends when the agent is forgotten or the formula changes.
     """
 
     def __init__(self, tests: int = 0) -> None:
@@ -139,8 +139,8 @@ class QueryEvaluator:
 
         If evaluation fails, the verdict is undecided with a reason.
 
-        Other agents on the same path can use an exact verdict from now on (`SharedVerdicts`). `check` does not advance
-        while this agent uses such a verdict; it first catches up with the path.
+        Other agents on the same path can use an exact verdict from now on (`SharedVerdicts`). While this agent uses a
+        shared verdict, `check` does not advance; before `check` is used again, it catches up with the path.
         """
         if query.drawn_verdicts:
             return self._sampled(query, engines, session, step, query.why)
@@ -271,8 +271,8 @@ def prepare(
 ) -> list[Query]:
     """Check the formulas to monitor, build their tables, and return them. A bare text gets the name `formula_<n>`.
 
-    `known`: policies that an agent can report; only their takeovers are judged. A `Query` is not checked again, because
-    `read_query` made it for the same vocabulary and `window`.
+    `known`: policies that an agent can report; only takeovers by these policies are judged. A `Query` is not checked
+    again, because `read_query` made it for the same vocabulary and `window`.
 
     Raises:
         FormulaError, ConfigError, LimitError: a formula cannot be used. Such errors come only from here, never during
@@ -353,7 +353,7 @@ def _check_guarantee(query: Query) -> None:
 
 
 def _alarms_in_time(formula: Formula) -> bool:
-    """Return whether an alarm that fires if the formula is false would fire while a handover still helps."""
+    """Return whether an alarm on a false formula would fire while a handover still helps."""
     if handover_goal(formula) is None:
         return False
     return isinstance(formula, Goal) and formula.test is not None and formula.test.comparison in (">=", ">")

@@ -54,9 +54,9 @@ def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
 def divided(monitor: MonitorParts, shard_of: Callable[[str], int], shards: int) -> list[MonitorParts]:
     """Return the states of `shards` monitors. Monitor n gets the agents for which `shard_of` returns n.
 
-    The first monitor gets the counts of forgotten agents' forecasts, so that their sum over all monitors stays the
-    same. Every monitor gets the whole evidence of the model test and the losses of forgotten agents. So each test stays
-    valid (`joined_fleets`).
+    Only the first monitor gets the counts of forgotten agents' forecasts, so that the sum of these counts over all
+    monitors stays the same. Every monitor gets the whole evidence of the model test and the losses of forgotten agents.
+    So each test stays valid (`joined_fleets`).
     """
     parts = []
     for number in range(shards):

@@ -18,13 +18,13 @@ from monitor.types.specs import FormulaSpec
 from monitor.types.verdicts import Recourse, Verdict
 
 ENTRIES: Final = 32_768
-"""Maximum number of verdicts held for one formula, 1 KiB each. At the maximum, all are removed and collected anew."""
+"""Maximum number of verdicts held for one formula, 1 KiB each. At the maximum, all verdicts are removed."""
 
 PAIRS: Final = 8 * ENTRIES
 """Maximum total number of pairs on which these verdicts depend. A formula that looks far back has fewer verdicts."""
 
 TRIAL: Final = 8192
-"""After this many verdicts, and whenever all are removed, it is decided whether to go on sharing."""
+"""After this many verdicts, and whenever all verdicts are removed, a test decides whether to go on sharing."""
 
 WORTHWHILE: Final = 1 / 16
 """Sharing ends if less than this fraction of the verdicts was found among the shared ones."""
@@ -64,7 +64,7 @@ class SharedVerdicts:
     def find(self, path: SlidingPath) -> SharedVerdict | None:
         """Return the verdict on a path, or None if it was not kept, and count the search.
 
-        If other policies than nominal acted, the verdict depends on them too, so it is not kept.
+        If other policies than nominal acted, the verdict depends on these policies too, so it is not kept.
         """
         if not self._pairs or path.acted:
             return None

@@ -1,8 +1,9 @@
 """The monitor of one agent as a pure function (state, event) -> (state, notices), for engines that keep state by key.
 
 A sidecar, a job of such an engine and an audit run the same code: `AgentStep` holds a `Monitor` of one agent. The state
-is bytes with a version and a checksum. A program with enough memory keeps an `AgentStep` for each agent and writes
-bytes only at checkpoints. The function `step` starts from the bytes of the previous step, with bit-identical results.
+is stored as bytes with a version and a checksum. A program with enough memory keeps an `AgentStep` for each agent and
+writes bytes only at checkpoints. The function `step` starts from the bytes of the previous step instead; the results
+are bit-identical.
 """
 
 from __future__ import annotations

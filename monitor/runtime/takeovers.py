@@ -5,17 +5,18 @@ It is *followed* until the horizon of a goal has passed. Then two outcomes are c
 section 8.5):
 
 - what happened: the goal is met or missed on the observed path from the takeover on;
-- what would have happened if the deployed policy had gone on: its value from the takeover on, given what was observed
-  since, meets or misses the goal's bound. The value is a probability or a mean reward.
+- what would have happened if the deployed policy had gone on: the value under the deployed policy from the takeover on,
+  given everything observed since the takeover, meets or misses the goal's bound. The value is a probability or a mean
+  reward.
 
-Both are the quantities of one verdict. On a table they are exact, with bounds over causal models if the formula asks
-for bounds. In a world with numbers they are sampled where noise is unknown, and tested like other verdicts of a stream.
-The goals come from the formulas that name the policy: in `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q
-judges the takeovers by `fallback`.
+Both outcomes are quantities of one verdict. On a table they are exact, with bounds over causal models if the formula
+asks for bounds. In a world with numbers they are sampled if noise is unknown, and tested like other verdicts of a
+stream. The goals come from the formulas that name the policy: in `regret(fallback@2, Q)` and `handover(fallback, Q,
+h)`, Q judges the takeovers by `fallback`.
 
 A takeover is judged only when the whole horizon has passed or the episode has terminated, even if the goal is decided
-earlier, because the decision to count a takeover must not depend on its outcome. For the same reason, no takeover is
-judged on a path that cannot hold the whole horizon. A takeover that cannot be judged is `undecided`.
+earlier. The reason is that the decision to count a takeover must not depend on its outcome. For the same reason, no
+takeover is judged on a path that cannot hold the whole horizon. A takeover that cannot be judged is `undecided`.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class Takeovers:
             return self._undecided(takeover, str(error))
         self.tests += verdict.drawn is not None
         outcome = outcome_of(verdict)
-        if outcome == "undecided":  # unrecorded transitions decide it, or it would need too many samples
+        if outcome == "undecided":  # unrecorded transitions decide the outcome, or it would need too many samples
             return self._undecided(takeover, verdict.reason)
         return TakenOver(
             agent=self._agent,

@@ -99,7 +99,7 @@ class ModelTrust:
         return None if self._fleet is None else self._fleet.join()
 
     def due(self, agents: int) -> bool:
-        """Return whether to call `combine`, whose time is proportional to the numbers of agents and rejected rows."""
+        """Return whether to call `combine`. Its time is proportional to the numbers of agents and rejected rows."""
         fleet = self._fleet
         return fleet is not None and fleet.observed >= fleet.reported + self._every(agents)
 
@@ -192,7 +192,7 @@ class ModelTrust:
     def resume(
         self, test: ModelTest | None, agent: str, before: ModelTestState | None, state: ModelTrustState | None
     ) -> None:
-        """Restore an agent's test. If its acknowledgement has changed since, the test starts again."""
+        """Restore an agent's test. If the acknowledgement of its rejection has changed, the test starts again."""
         if self._fleet is None or test is None or before is None or state is None:
             return
         if state.settings.acknowledged.get(agent) == self._settings.acknowledged.get(agent):

@@ -21,7 +21,8 @@ Pair = tuple[Any, Any, tuple[float, ...]]
 """(State, action or None, inputs). Each adapter has a narrower type of state."""
 
 RELATIVE: Final = 1e-6
-"""Allowed relative difference between an agent's reward and the model's, for single precision and sums of floats."""
+"""Allowed relative difference between an agent's reward and the model's reward, because of single precision and sums.
+"""
 NOT_HIDDEN = "since the model has no hidden states, every message needs `state`, and none has `observation`"
 
 
@@ -43,7 +44,7 @@ class Adapter:
     ) -> tuple[BufferedMessage, InputError | None]:
         """Return the reorder buffer's entry for a valid observation, and the error if its state or action is rejected.
 
-        A rejected message has an entry too, so that its seq is not awaited and the path breaks there.
+        A rejected message has an entry too, so that its seq is not awaited and the path breaks at this seq.
         """
         problem: Break | None = None
         refused: InputError | None = None
@@ -54,7 +55,7 @@ class Adapter:
             refused = self.explained(error)
             problem = self.unusable(refused)
         if pair is not None and (problem := self.unavailable(pair)) is not None:
-            pair = None  # without an available action, the pair has no future
+            pair = None  # if the action is unavailable, the pair has no future
         found = (None, None, ()) if pair is None else pair
         return _entry(observation, now, late, found, problem), refused
 
@@ -82,7 +83,7 @@ class Adapter:
         seq: int,  # noqa: ARG002 - a C number cannot be deleted
         policy: str,
     ) -> tuple[Pair, Pair | None]:
-        """Return two forms of a pair: one for the path, and one to pass as `previous` with the next pair.
+        """Return two forms of a pair: the form for the path, and the form to pass as `previous` with the next pair.
 
         The second form is None if no pair follows. `previous`: the second form of the previous pair; None if unknown.
         `policy`: name of the policy that acted.

@@ -104,7 +104,7 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
         missing = ", ".join(sorted(_REQUIRED - fields.keys()))
         raise InputError("missing_key", f"no {missing}; every message needs it") from None
     state, observation, truth = fields.get("state"), fields.get("observation"), None
-    if "observation" in fields:  # beside an observation, `state` is the hidden truth; null counts as absent
+    if "observation" in fields:  # beside an observation, `state` is the true hidden state; null counts as absent
         state, truth = None if observation is not None else state, state
     elif state is None:
         if "state" in fields:
@@ -157,9 +157,9 @@ def _without_numpy(value: object) -> object:
 
 
 def is_plain(observation: Observation) -> bool:
-    """Fast path: return True if `validate` would surely change nothing. Agent and episode are not checked.
+    """Return True only if `validate` would change nothing. Agent and episode are not checked.
 
-    The result is True for most steps whose state and action are integers.
+    This is a fast path: the result is True for most steps whose state and action are integers.
     """
     o = observation
     return o.observation is None and _are_plain(

@@ -32,8 +32,8 @@ _HASH = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 def digest(observation: Observation) -> bytes:
     """Return an eight-byte hash of the fields that duplicates have in common. It is never all zero, nor `CONFLICTED`.
 
-    Two different contents have the same digest with probability 2**-64; the second would then count as a duplicate.
-    Plain contents that differ in only one field never have the same digest (`monitor.stream.digests`).
+    Two different contents have the same digest with probability 2**-64; then the second content would count as a
+    duplicate. Plain contents that differ in only one field never have the same digest (`monitor.stream.digests`).
     """
     o = observation
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)

@@ -66,13 +66,13 @@ def _read_json(payload: bytes) -> object:
     """Return the value of a JSON text. The faster parser reads most texts, but does not notice repeated keys.
 
     Every key and every text value has two quotation marks. If the payload has no more quotation marks than the keys and
-    texts that were read, no key was repeated. If it has more, for example because of nesting or escapes, the other
-    parser decides.
+    texts that were read, no key was repeated. If the payload has more, for example because of nesting or escapes, the
+    slower parser reads it again.
     """
     try:
         found = _read_text(payload)
     except _MALFORMED:
-        return _read_json_slowly(payload)  # it detects constants that are no JSON, and explains other errors
+        return _read_json_slowly(payload)  # this parser detects constants that are not JSON, and explains other errors
     if isinstance(found, dict) and payload.count(b'"') == 2 * (len(found) + list(map(type, found.values())).count(str)):
         return found
     return _read_json_slowly(payload)

@@ -1,7 +1,7 @@
 """Map an observation to its index and a prior belief, for a model with hidden states or with policies that remember.
 
-The third element of a pair is the belief before its observation was read. It summarizes the pairs that have left the
-window, so nothing else has to be kept beside the path.
+The third element of a pair is the belief before the pair's observation is read. The belief of the oldest pair
+summarizes the pairs that have left the window, so nothing else has to be kept beside the path.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HiddenAdapter(Adapter):
         now: Instant,
         late: bool,  # noqa: FBT001
     ) -> tuple[BufferedMessage, InputError | None]:
-        """Return the result of `Adapter.entry` for the observation without the true state, which must not matter."""
+        """Return the result of `Adapter.entry` for the observation. The true state is removed: it must not matter."""
         return super().entry(self.without_truth(observation), now, late)
 
     def without_truth(self, observation: Observation) -> Observation:

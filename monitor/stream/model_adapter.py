@@ -32,7 +32,7 @@ class ModelAdapter(Adapter):
         assert settings.encoder != "features", "that is for worlds with numbers"
         self._model = model
         self._encoder: StateEncoder = settings.encoder
-        # Single entries are read at each message, from memory views, which are fast even without compilation.
+        # Memory views, because single entries are read at each message; this is fast even without compilation.
         self._states, self._actions = model.states, model.actions
         self._sent = model.named_actions.sent
         self._by_index = settings.encoder == "index" and model.named_actions.by_index
@@ -59,7 +59,7 @@ class ModelAdapter(Adapter):
             )
         state = encode_state(self._model, self._encoder, seen_state(observation))
         if observation.terminated and self._ended is not None:
-            state = self._ended[state]  # the environment does not number terminal copies (MDP.ended_as)
+            state = self._ended[state]  # the environment has no numbers for terminal copies (MDP.ended_as)
         return state, self._action(observation), ()
 
     def encode_action(self, raw: float | str) -> int:

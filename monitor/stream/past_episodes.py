@@ -1,7 +1,7 @@
 """Hashes of thousands of ended episodes of an agent, eight bytes each, so that no episode is accepted twice.
 
 A broker that was killed may redeliver its whole queue, which may be hours old. For the newest ended episodes,
-`ReorderBuffer` has a digest of each step. For the older episodes kept here, every step counts as a duplicate.
+`ReorderBuffer` has a digest of each step. For the older episodes in this module, every step counts as a duplicate.
 
 Hashes are stored in pages. A full page never changes, so it is stored once, and a snapshot contains only the last page.
 """
@@ -45,11 +45,11 @@ class PastState(msgspec.Struct, frozen=True, array_like=True):
 class PastEpisodes:
     """Ended episodes of one agent.
 
-    Two episodes have the same hash with probability 2**-64; the second would be rejected.
+    Two episodes have the same hash with probability 2**-64; then the second episode would be rejected.
 
     Attributes:
         horizon: latest time of a forgotten episode, in seconds since the epoch; -inf if none is forgotten. A step of an
-            unknown episode that is not later than this time may belong to a forgotten episode.
+            unknown episode may belong to a forgotten episode if the step is not later than this time.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class PastEpisodes:
             self.horizon = max(self.horizon, self._until.pop(0))
 
     def pages(self, *, everything: bool = False) -> dict[int, bytes | None]:
-        """Return number -> content of all full pages, or of pages new since the last call; None for a deleted page."""
+        """Return number -> content of full pages new since the last call, or of all full pages; None: deleted page."""
         kept = {self._first + n: page for n, page in enumerate(self._full)}
         numbers = kept.keys() if everything else self._unkept
         pages = {number: kept.get(number) for number in sorted(numbers)}

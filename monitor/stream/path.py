@@ -1,4 +1,4 @@
-"""Sliding path of one agent: its newest (state, action) pairs, and the reason if there are too few.
+"""Sliding path of one agent: its newest (state, action) pairs, and the reason if a formula needs more pairs.
 
 A path of n pairs has n - 1 observed transitions (docs/semantics/worlds.md, section 1.3).
 """
@@ -47,8 +47,8 @@ class SlidingPath:
         broken: reason why the path does not begin with the observed start of the episode; None if it does.
         detail: a sentence about `broken`.
         begun: number of restarts of the path, each of which drops the held pairs.
-        pushed: number of pairs since the last restart, including those that have left the window. For a reader that
-            last saw the same `begun`, the increase of `pushed` is the number of new pairs.
+        pushed: number of pairs since the last restart, including pairs that have left the window. If `begun` has not
+            changed since a reader last looked, the increase of `pushed` is the number of new pairs.
 
     >>> path = SlidingPath(2)
     >>> for seq, state in enumerate([4, 5, 6]):
@@ -113,7 +113,7 @@ class SlidingPath:
         self.held.append((step.state, step.action))
         if step.inputs:
             self.inputs.append(step.inputs)
-        else:  # no inputs, or a gap in them, which makes the inputs of earlier pairs useless
+        else:  # this pair has no inputs, so the inputs of earlier pairs are useless
             self.inputs.clear()
         if len(self.held) > self.window:
             del self.held[0]

@@ -1,17 +1,17 @@
 """Reorder buffer: sorts the messages of one agent by episode and seq, and detects duplicates, gaps and conflicts.
 
-A step that opens an episode, or is the next step of the open episode, is released at once. Every other step is held,
-and the missing steps are awaited until `wait` seconds have passed or more than `steps` messages are held. Then the
-missing steps are reported as missing. Steps of a later episode are held until the open episode ends, so a step that the
-broker delivers too early does not end the open episode and is not lost.
+A step that opens an episode, or is the next step of the open episode, is released at once. Every other step is held.
+The missing steps are awaited until `wait` seconds have passed or more than `steps` messages are held. Then they are
+reported as missing. Steps of a later episode are held until the open episode ends. So a step that the broker delivers
+too early does not end the open episode and is not lost.
 
-If a seq is received with two different contents, it is unknown which content is correct. So the path breaks there and
-continues with the next step. If the first content was released already, the agent may have restarted. Then the held
-entries are released first, and the episode restarts at that seq.
+If a seq is received with two different contents, it is unknown which content is correct. So the path breaks at this seq
+and continues with the next step. If the first content was released already, the agent may have restarted. Then the held
+entries are released first, and the episode restarts at this seq.
 
-An episode is accepted once. For the newest ended episodes, each accepted step is remembered. For some thousands of
-older episodes, only the fact that they ended is remembered. A step that may belong to an even older episode is
-rejected, because it may be a duplicate.
+An episode is accepted once. For the newest ended episodes, the buffer remembers each accepted step. For some thousands
+of older episodes, it remembers only that they ended. A step that may belong to an even older episode is rejected,
+because it may be a duplicate.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Missing(msgspec.Struct, frozen=True):
     """Seqs `first` to `last` of the episode, which are not on the path.
 
     `why`: `gap`: they were not received. `joined`: they precede the first message received from this agent. `conflict`:
-    the buffer stopped waiting for them when a conflict arrived; or they were received before the conflict and were not
+    a conflict arrived, and the buffer stopped waiting for them; or they were received before the conflict and were not
     sent again after it.
     """
 
@@ -110,8 +110,8 @@ class ReorderBuffer:
         episode: the open episode, None between episodes.
         next_seq: seq of the next step of the open episode.
         held: (episode, seq) -> entry, in order of arrival.
-        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first. The newest of them have digests (None for the
-            others), by which a message redelivered after the end of its episode is recognized as a duplicate.
+        ended: the last `ENDED_REMEMBERED` ended episodes, oldest first. The newest of these episodes have digests; the
+            others have None. A digest shows that a message redelivered after the end of its episode is a duplicate.
         past: the episodes that ended before the episodes in `ended`.
         newest: latest time of a step, in seconds since the epoch, never later than the monitor's clock; set by the
             caller.
@@ -164,7 +164,7 @@ class ReorderBuffer:
             return "accepted"
         if known == entry.digest:
             return "duplicate"
-        if known == CONFLICTED:  # perhaps the broker redelivered one of both, so there is no restart
+        if known == CONFLICTED:  # the broker may have redelivered one of both messages, so there is no restart
             return "conflict"
         if key in self.held:
             self.held[key] = _either(self.held[key], entry)
@@ -173,7 +173,7 @@ class ReorderBuffer:
         return "conflict"
 
     def possibly_seen(self, entry: BufferedMessage) -> bool:
-        """Return whether the step may belong to a forgotten episode: it is not newer than the newest of these."""
+        """Return whether the step may belong to a forgotten episode, because its time is at most `past.horizon`."""
         return entry.time <= self.past.horizon
 
     def release(self, ticks: float) -> Iterator[Released]:
@@ -284,7 +284,7 @@ class ReorderBuffer:
     def _begin_again(self, entry: BufferedMessage) -> Iterator[Released]:
         """Restart the open episode at a seq that was released with other content.
 
-        Held entries were received before this message, so they are released first. Otherwise they would count as steps
+        Held entries were received before this message, so they are released first; otherwise they would count as steps
         after the restart. If a held entry ends the episode, there is no restart.
         """
         self.restart = None

@@ -80,12 +80,12 @@ class Session:
             dropped and replaced by a `Break("dropped")`.
         since: ticks at which each pending event was added.
         path: the path up to the last event moved by `advance`.
-        mismatch: True if the policy that the agent reported last, up to the newest step, is unknown. The path is still
-            valid, but forecasts under nominal are not.
+        mismatch: True if the policy that the agent reported last, up to the newest step, is unknown. Then the path is
+            still valid, but forecasts under nominal are not valid.
         last_heard: ticks of the last new message; None before the first message.
         last_message: ticks of the last valid message, including duplicates.
-        old: ticks of the first and the last message about episodes that have ended or may have ended, since
-            `last_heard`; None if there is none.
+        old: ticks of the first and the last message, after `last_heard`, about episodes that have ended or may have
+            ended; None if there is no such message.
         deviation: deviation of the last actions from nominal.
         order: the reorder buffer.
         previous, policy: the newest pair with its inputs (None after a break), and the policy last reported, both
@@ -336,7 +336,7 @@ class Session:
                 self._emit(End(released.episode, terminated=released.terminated))
                 self.previous = None
                 if self._adapter.acting(self.policy) not in {None, "nominal"}:
-                    self.policy = None  # a takeover ends with its episode; an unknown policy still blinds the agent
+                    self.policy = None  # a takeover ends with its episode; an unknown policy still blinds formulas
                 return ()
             case Discarded(entry=entry):
                 detail = f"seq {entry.seq} of episode {entry.episode!r} is after the end of the episode"
