@@ -205,6 +205,7 @@ def facts(formula: dict[str, Any]) -> dict[str, str]:
         "time": "" if formula["time_unix"] is None else moment(formula["time_unix"]),
         **values(formula),
         "required": required(formula["threshold"]),
+        "fires after": "1 verdict" if formula["fires_after"] == 1 else f"{formula['fires_after']} verdicts in a row",
     }
     return {name: text for name, text in shown.items() if text}
 

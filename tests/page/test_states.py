@@ -171,7 +171,7 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
         r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+, for \d+ s", card.locator(".head").inner_text()
     )
     assert re.fullmatch(
-        r"robot-blind: steps are missing \(.*seq.*\)\. regret_fallback cannot be judged now\.",
+        r"robot-blind: steps are missing \(.*seq.*\)\. Not judged now: regret_fallback\.",
         card.locator(".summary").inner_text(),
     )
     assert card.locator(".instructions").inner_text().startswith("How: Look at the agent itself. Then find out why")
@@ -191,9 +191,9 @@ def test_agents_that_are_blind_for_one_reason_share_a_card_and_idle_ones_have_no
     expect(cards).to_have_text(
         [
             re.compile(
-                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. regret_fallback cannot be judged now\."
+                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. Not judged now: regret_fallback\."
             ),
-            "robot-blind: no step has arrived for too long. regret_fallback cannot be judged now.",
+            "robot-blind: no step has arrived for too long. Not judged now: regret_fallback.",
         ],
         timeout=SOON,
     )

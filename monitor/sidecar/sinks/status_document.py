@@ -168,6 +168,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         "bounds": None,
         "threshold": None if threshold is None else {"comparison": threshold.comparison, "bound": threshold.bound},
         "horizon": longest_interval(query.formula),
+        "fires_after": query.spec.alarm.for_,
         "probability": query.probability,
         "alternative": None if alternative is None else {"name": alternative, "value": None, "bounds": None},
         "effect": None,

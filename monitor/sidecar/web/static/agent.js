@@ -36,7 +36,7 @@ function makeFormula({ formula: { name: title } }) {
     const firing = alarms.find(({ state }) => state === "firing");
     for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
-    numbers.render([...values(formula), ["required", required(formula.threshold)], ...(firing ? [course(firing)] : [])]);
+    numbers.render([...values(formula), ["required", required(formula.threshold)], ["fires after", formula.fires_after === 1 ? "1 verdict" : `${formula.fires_after} verdicts in a row`], ...(firing ? [course(firing)] : [])]);
     facts.render(factsOf(formula));
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);

@@ -46,7 +46,7 @@ function makeBlind() {
   return part(element("li", "blind", head, summary, how, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, first, todo, since }) => {
     put(head, ["BLIND", reason, `${agents.length} agent${agents.length === 1 ? "" : "s"}`, ...since].join(" · "));
     const more = agents.length > NAMES ? ` and ${agents.length - NAMES} more` : "";
-    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. ${formulas.join(", ")} cannot be judged now.`);
+    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. Not judged now: ${formulas.join(", ")}.`);
     how.render({ instructions: first, state: "firing" });
     runbook.render({ runbook: todo, state: "unknown" });
     link.hidden = agents.length > 1;
