@@ -6,9 +6,9 @@ An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Eac
   regret, and with `when: unavoidable` also unavoidable. `for` bad verdicts, without a good verdict in between, fire the
   alarm;
 - `missed`: the goal is missed, but this is not the trigger: the outcome is unavoidable, or the alternative is unknown.
-    A firing alarm keeps firing, and its count of good verdicts restarts. A missed verdict does not start an alarm, and
-    does not change the count of a pending alarm;
-- `good`: resets a pending alarm. `keep` good verdicts, without one that is bad or missed in between, resolve a firing
+  A firing alarm keeps firing, and its count of good verdicts restarts. A missed verdict does not start an alarm, and
+  does not change the count of a pending alarm;
+- `good`: resets a pending alarm. `keep` good verdicts, without a bad or missed verdict in between, resolve a firing
   alarm;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 

@@ -51,7 +51,7 @@ class LoopResult:
     def rate(self, kind: str, what: str) -> tuple[float, float]:
         """Return the fraction of a kind's episodes that count as `what`, and its standard error; NaN without episodes.
 
-        The standard error is that of a binomial proportion.
+        It is the standard error of a binomial proportion.
         """
         tally = self.tallies[kind]
         if not tally["episodes"]:

@@ -5,8 +5,8 @@ second of *work* while there is a queue. Work is the processor time of this thre
 show overload. For example, a process that gets a twentieth of a processor on a busy machine is late, but it catches up,
 because there are not too many steps. A backlog is not overload either. Steps may accumulate while the broker, the
 agents or this process are away. If these steps have a time, all of them are evaluated and raise their alarms. Steps
-without a time are recognized as a backlog only by their number (`BacklogDetector`), so a backlog that arrives slowly or
-for more than a minute may count as live.
+without a time are recognized as a backlog only by their number (`BacklogDetector`). Such a backlog may count as live if
+it arrives slowly or for more than a minute.
 """
 
 from __future__ import annotations

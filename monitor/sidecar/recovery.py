@@ -108,13 +108,13 @@ async def take_up(
 
 
 def _same(setting: SnapshotSetting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
-    """Return whether events have the same effects under the former configuration as under the present one."""
+    """Return whether events have the same effects under the former and the present configuration."""
     before = (setting.inputs_digest, set(setting.formulas), topics, setting.client_id)
     return before == (loaded.inputs_digest, set(loaded.formulas), loaded.topics, client_id)
 
 
 def _former(setting: SnapshotSetting, loaded: Loaded) -> Loaded:
-    """Return the part of the former configuration that still fits, with a monitor of its own."""
+    """Return the part of the former configuration that still fits, with its own monitor."""
     if setting.inputs_digest != loaded.inputs_digest:
         return loaded.with_formulas(())
     try:

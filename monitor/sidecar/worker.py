@@ -177,7 +177,7 @@ class Worker:
             self._report_store()
 
     def adopt(self, pipeline: Pipeline, config: Config, publications: Sequence[Publication]) -> None:
-        """Continue with another pipeline and configuration. The new pipeline has the state of the former one.
+        """Continue with another pipeline and configuration. The new pipeline has the state of the former pipeline.
 
         `publications`: messages that the change requires. All of them are in the store before one is sent.
         """

@@ -91,7 +91,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Alert:
-    """The newest verdict of one alarm. Probabilities and expected rewards are those of the agent's model.
+    """The newest verdict of one alarm. Probabilities and expected rewards are computed on the agent's model.
 
     Attributes:
         id: Identifies the alarm; the same in all its messages.

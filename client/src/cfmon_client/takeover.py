@@ -78,15 +78,15 @@ class TakeoverStatus:
 class Takeover(Generic[State, Action]):
     """Chooses in each step between the action that the agent proposes and the action of another policy.
 
-    A thread receives the monitor's messages over one connection; `action` uses the newest ones and does not wait. After
-    the constructor, nothing raises. Only one thread may call `action`, `reset` and `release`. A forked process receives
-    nothing, so the monitor counts as silent in that process.
+    A thread receives the monitor's messages over one connection; `action` uses the newest messages and does not wait.
+    After the constructor, nothing raises. Only one thread may call `action`, `reset` and `release`. A forked process
+    receives nothing, so the monitor counts as silent in that process.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
         agent: The agent's name, as in the topic of its steps.
-        policies: Name -> policy, a function from the state to an action. The names are those in the monitor's
-            formulas, such as `fallback` or `do(brake)`. An alert that names another policy causes no takeover.
+        policies: Name -> policy, a function from the state to an action. The names are as in the monitor's formulas,
+            such as `fallback` or `do(brake)`. An alert that names another policy causes no takeover.
         rules: When to hand over: a file (JSON, or YAML), a map, or `Rules`.
         sha256: Policy -> SHA-256 of its file; `nominal` is the agent's own policy. If a digest is missing here, it is
             taken from the monitor's messages.

@@ -1,4 +1,4 @@
-"""Checks of a learned world on episodes that were used neither to fit nor to choose it."""
+"""Checks of a learned world on episodes that were not used to fit or to choose the world."""
 
 from __future__ import annotations
 

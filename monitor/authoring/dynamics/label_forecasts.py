@@ -96,7 +96,7 @@ class ForecastingWorld:
         return first.reshape(-1, DRAWS)
 
     def _inputs(self, at: Ints, longest: int, rng: np.random.Generator) -> Floats:
-        """Return the inputs of the coming steps, [longest + 1, draws, i]: the recorded ones, then resampled ones."""
+        """Return the inputs of the coming steps, [longest + 1, draws, i]: recorded inputs, then resampled inputs."""
         now = self._steps.w[self._after[at]]
         found = np.empty((longest + 1, len(at) * DRAWS, now.shape[1]))
         found[0] = np.repeat(now, DRAWS, axis=0)

@@ -28,7 +28,8 @@ RARE: Final = 0.05
 class OddReadings(NamedTuple):
     """Readings of states and inputs.
 
-    `values`: [r, f + i]. `odd`: [r, f + i] the odd ones. `steps`: [n] steps that begin or end with an odd reading.
+    `values`: [r, f + i]. `odd`: [r, f + i] which readings are odd. `steps`: [n] steps that begin or end with an odd
+    reading.
     """
 
     values: Floats

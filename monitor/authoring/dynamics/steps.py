@@ -139,8 +139,8 @@ def read_steps(
 
     `conditions`: conditions on the columns of the rows, for the visits.
 
-    Raises RecordingError if more rows are left out than the limit allows, a column that must have numbers has text or
-    is constant, only one action occurs, or there are too few episodes.
+    Raises RecordingError if more rows are left out than the limit allows, if a column that must have numbers has text
+    or is constant, if only one action occurs, or if there are too few episodes.
     """
     # Inputs are read as the last columns of the state. They have no columns for the next step.
     width, after = len(roles.state), (*roles.next_state, *roles.inputs) if roles.next_state else ()

@@ -1,9 +1,10 @@
 """Action noise: with a given probability, another action is taken instead of the chosen one.
 
 Only actions that are available in the state are taken. With probability `slip` the chosen action is replaced. `to` says
-how the replacement is drawn: `others` uniformly from the others, `all` uniformly from all, the chosen one included
-(MiniGrid's `StochasticActionWrapper`), `neighbours` uniformly from the numbers below and above, modulo A (how
-FrozenLake slips).
+how the replacement is drawn:
+    `others`      uniformly from the others,
+    `all`         uniformly from all, the chosen one included (MiniGrid's `StochasticActionWrapper`),
+    `neighbours`  uniformly from the numbers below and above, modulo A (how FrozenLake slips).
 If there is no action to draw from, the chosen action is taken.
 """
 

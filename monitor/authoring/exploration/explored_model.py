@@ -27,11 +27,11 @@ def model_of(
 ) -> MDP:
     """Return the model of the states found, in the order of discovery. State 0 is the first initial state.
 
-    A terminated state is absorbing, with reward 0 and the label `terminal`. If an episode can both pass through a key
-    and end there, the model has two states for this key, and `ended_as` maps the state that is passed through to the
-    state at the end. If a transition has several rewards, its reward is the middle of their range. If action noise
-    joins several rows, the reward is the mean of the rows' rewards. `reward_spread` is the largest distance between a
-    reward and the reward in the model. Valuations are the keys. Raises ModelError.
+    A terminated state is absorbing, with reward 0 and the label `terminal`. If an episode can pass through a key, and
+    can also end there, the model has two states for this key: one to pass through, and one for ends. `ended_as` maps
+    the first state to the second. If a transition has several rewards, its reward is the middle of their range. If
+    action noise joins several rows, the reward is the mean of the rows' rewards. `reward_spread` is the largest
+    distance between a reward and the reward in the model. Valuations are the keys. Raises ModelError.
     """
     twins = {
         number: found.numbers[node.key, True]

@@ -24,7 +24,7 @@ LONGEST_TEXT: Final = 256
 """Largest number of characters of a text in a key, as in a state of a message."""
 
 Flat = Floats
-"""A flattened observation. Its numbers are those of the environment."""
+"""A flattened observation. Its numbers are the numbers of the environment."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """UMB, the unified Markov binary format of PRISM, Storm and Modest: Markov chains and Markov decision processes.
 
-The reader supports transitions with probabilities as doubles or rationals, initial states, labels (`aps`), one reward
-structure, names of actions, valuations of states, and deterministic or random observations of states. Other kinds of
-model (continuous time, games, observations of branches, intervals) are refused. UMB has no place for state names, for
-the distribution over several initial states, or for `ended_as`. They are stored as annotations of the group `cfmon`.
+The reader supports transitions, initial states, labels (`aps`), one reward structure, names of actions, valuations of
+states, and observations of states. Probabilities may be doubles or rationals. Observations may be deterministic or
+random. Other kinds of model (continuous time, games, observations of branches, intervals) are refused. UMB has no place
+for state names, for the distribution over several initial states, or for `ended_as`. They are stored as annotations of
+the group `cfmon`.
 
 Source: the UMB specification, github.com/pmc-tools/umb, version 1.
 """

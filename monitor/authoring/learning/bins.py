@@ -1,7 +1,7 @@
 """Bins of numbers: their specification, such as `x:8q,v:-1|0|1`, and their edges, computed from a sample of rows.
 
 A column of text has one bin for each of its texts. If a specification gives only the number of bins, the numbers in the
-labels' conditions are edges too, so that a label holds everywhere in a bin or nowhere in it.
+labels' conditions are edges too. A label then holds everywhere in a bin, or nowhere.
 """
 
 from __future__ import annotations

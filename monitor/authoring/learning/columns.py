@@ -39,7 +39,7 @@ SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": OR
 NEXT: Final = ("next_", "next.", "new_")
 NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "ts", "date", "datetime", "info",
                  "agent", "wall", "", "unnamed: 0", "__index_level_0__")  # fmt: skip
-"""Columns that are never part of a state. The last ones are pandas' names for the numbers of rows."""
+"""Columns that are never part of a state. The last of these are pandas' names for the numbers of rows."""
 
 
 @dataclass(frozen=True)

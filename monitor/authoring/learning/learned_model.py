@@ -40,8 +40,8 @@ RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
 class LabelSpec:
     """A label. An `unsafe` label also holds where it is unknown.
 
-    A label is unknown in `elsewhere`, in states that were never visited, at ends of episodes whose state was not
-    recorded, and in states whose every visit lacks a value that the condition uses.
+    A label is unknown in `elsewhere`, in states that were never visited, and at ends of episodes whose state was not
+    recorded. It is also unknown in a state if all visits lack a value that the condition uses.
     """
 
     name: str

@@ -14,7 +14,7 @@ class WithMarkers(RowsOf):
     """File of rows in which a condition may be read like a column."""
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
-        """Yield the wanted columns, and compute those of them that are conditions."""
+        """Yield the wanted columns. Columns that are conditions are computed."""
         names = self.names()
         conditions = {name: found for name in wanted if (found := marker_condition(names, name)) is not None}
         read = [name for name in wanted if name not in conditions]

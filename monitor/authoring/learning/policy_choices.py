@@ -114,9 +114,10 @@ class _Edge:
 def changes(choices: PolicyChoices, most: int) -> list[tuple[str, float]]:
     """Return columns of numbers with values at which the choices of policies change, the largest changes first.
 
-    A decision tree is grown for each policy (Breiman, Friedman, Olshen and Stone 1984, with Gini's impurity), always at
-    the leaf whose split removes the largest fraction of a policy's impurity. Splits by text give no edges, because each
-    text is a bin of its own. Splits of one column between the same values give one edge. `most`: number of edges.
+    A decision tree is grown for each policy (Breiman, Friedman, Olshen and Stone 1984, with Gini's impurity). The next
+    leaf to split is the leaf whose split removes the largest fraction of a policy's impurity. Splits by text give no
+    edges, because each text has its own bin. Splits of one column between the same values give one edge. `most`: number
+    of edges.
     """
     found: list[_Edge] = []
     step = -(-len(choices.rows) // ROWS) or 1

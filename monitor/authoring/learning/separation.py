@@ -1,8 +1,8 @@
 """Labels that the states do not separate, or that were not recorded.
 
 A label is not separated if its condition holds in visits of states that do not have the label. A label is not recorded
-if its condition uses the last state of an episode and the recordings do not have this state, or if it uses a value that
-some rows lack.
+if its condition uses a value that some rows lack. It is also not recorded if its condition uses the last state of an
+episode, and the recordings do not have this state.
 """
 
 from __future__ import annotations

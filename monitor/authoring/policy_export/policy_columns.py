@@ -91,8 +91,8 @@ def policy_rows(
 ) -> PolicyRows:
     """Return at most `MOST` rows of recordings, spread evenly over all. Rows without a state or an input are left out.
 
-    `state_of`: returns the state of each row of a batch; negative: not known. `first`: return only this number of rows,
-    the first ones. `also`: further columns that `state_of` reads.
+    `state_of`: returns the state of each row of a batch; negative: not known. `first`: return only the first rows, this
+    many. `also`: further columns that `state_of` reads.
     """
     names = offered(sources[0].names(), roles)
     needed = (*roles.state, *roles.inputs)

@@ -44,10 +44,10 @@ def constant_policy(model: MDP, action: int) -> Ints:
 def safest_policy(model: MDP, unsafe: Bools, horizon: int, usual: Floats | None = None) -> Ints:
     """Return actions [S] that maximise the probability of avoiding `unsafe` [S] for `horizon` steps.
 
-    The actions are those of the first step of backward induction, and are used in every step. Each learned row gets one
-    additional visit that leads to an unsafe state, so that one lucky observation does not make an action look safe.
-    Among equally good actions, the one with the highest probability under `usual` [S, A] is chosen, then the lowest
-    number.
+    The actions are the best actions at the first step of backward induction. They are used at every step. Each learned
+    row gets one additional visit that leads to an unsafe state, so that one lucky observation does not make an action
+    look safe. Among equally good actions, the one with the highest probability under `usual` [S, A] is chosen, then the
+    lowest number.
     """
     trusted = np.ones((model.states, model.actions))
     if model.counts is not None:

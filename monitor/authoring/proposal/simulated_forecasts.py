@@ -15,7 +15,7 @@ from monitor.model.mdp import MDP
 
 
 def judge_of(model: MDP, policy: Floats, label: str, paths: Sequence[RecordedPath]) -> ForecastJudge:
-    """Return a judge of the table's forecasts of a label. The policy [S, A] is that of the simulated `paths`."""
+    """Return a judge of the table's forecasts of a label. The policy [S, A] acted on the simulated `paths`."""
     ends = np.array([model.is_absorbing(state) for state in range(model.states)])
     after = np.concatenate([path.states[1:] for path in paths])
 

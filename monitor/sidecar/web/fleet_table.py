@@ -86,7 +86,7 @@ class FleetTable:
         yield counts.append(f"  UNKNOWN: {printable(unknown)}", style="bold bright_black") if unknown else counts
 
     def _unknown(self) -> str:
-        """Return why there may be more firing alarms than the known ones, or "" if the count is complete."""
+        """Return why there may be more firing alarms than are known, or "" if the count is complete."""
         if self._ended:
             return "the monitor has stopped"
         if self._overview["problem"]:

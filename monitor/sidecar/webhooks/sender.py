@@ -45,8 +45,9 @@ set aside."""
 
 PROOFS: Final = 5
 PROOF_SECONDS: Final = 600.0
-"""A post is also set aside if it failed for `PROOF_SECONDS`, and if it happened `PROOFS` times that another post was
-accepted between two of its failures. A failure of one of several backends looks the same, but only for minutes."""
+"""A post is also set aside if it failed for `PROOF_SECONDS`, and other posts were accepted meanwhile: at least `PROOFS`
+times, another post was accepted between two of its failures. A failure of one of several backends looks the same, but
+only for minutes."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
