@@ -53,7 +53,7 @@ ALARMS: Final = "monitor.alarms"
 LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
 LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
-"""Results of a message whose step is not accepted, or before whose step another step is missing."""
+"""Results of a message if its step is not accepted, or if an earlier step is missing."""
 UNSAID: Final = frozenset({AlarmMoved, Alert, Calibrated, Ended, Forecast, OffPolicy, Refreshed})
 """Notices that `_notice` does not log. Alerts are logged when published, blindness by reason."""
 
