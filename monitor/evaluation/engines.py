@@ -189,7 +189,7 @@ class TableEngines:
         return self.learned.added(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return the verdict; if its goal is missed, add whether it could have been met (`Checker.with_recourse`)."""
+        """Return the verdict; for a missed goal, add whether the goal could have been met (`Checker.with_recourse`)."""
         return self.checker.with_recourse(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
@@ -287,7 +287,7 @@ class WorldEngines:
         return self.learned.added(verdict, formula, _moments(held), drawn, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return the verdict; if its goal is missed, add the one decision whose change would have met the goal."""
+        """Return the verdict; for a missed goal, add the one decision whose change would have met the goal."""
         return self.checker.with_recourse(
             verdict, formula, _moments(held), terminated=held.terminated, acted=held.acted
         )

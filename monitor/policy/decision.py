@@ -15,7 +15,7 @@ errors of about 1e-7 for each action. For 16-bit floats the tolerance is one rou
 
 
 def chosen_actions(raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints) -> Ints:
-    """Return the greedy action of each state, [n]: the action with the highest score, on ties the first of these.
+    """Return the greedy action of each state, [n]: the lowest-numbered action among those with the highest score.
 
     `raw`: [n, A] scores or [n] actions; `available`: [n, A], used with a mask; `states`: [n], for error messages.
     Raises PolicyError.

@@ -174,7 +174,7 @@ class ModelTest:
         return self._cap if self._capped else self._wealth()
 
     def departures(self, most: int = 3) -> list[Departure]:
-        """Return the transitions with the most evidence against the model, without impossible transitions."""
+        """Return the transitions with the most evidence against the model, excluding impossible transitions."""
         return self.own.departures(most)
 
     def covers(self, row: int) -> bool:  # noqa: ARG002 - used by the subclass, which does not cover each row

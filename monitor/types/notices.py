@@ -149,7 +149,7 @@ class Trust(msgspec.Struct, frozen=True):
     `doubted`: the observed transitions contradict the model. `log10_e`: log10 of the e-value against the model (0: no
     evidence, 3: a thousand to one). `transitions`: number of tested transitions. `agent`: agent whose transitions are
     tested; empty: all agents together. `departing`: if doubted, the transitions with the most evidence against the
-    model, impossible steps not included.
+    model, excluding impossible steps.
     """
 
     doubted: bool

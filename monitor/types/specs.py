@@ -94,9 +94,9 @@ class Sampling(msgspec.Struct, frozen=True):
     rewards: tuple[float, float] | None = None
     """Smallest and largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
-    """The test that compares values with thresholds. `betting`: `alpha` and `beta` hold for every model (outside a
-    stream, a single `P` uses Wald's test, whose rates hold too). `paper`: the tests of the paper; for `R` and
-    `delta(..)` this is a sequential t-test, whose rates are nominal.
+    """The test that compares values with thresholds. `betting`: `alpha` and `beta` hold for every model. Outside a
+    stream, `P` uses Wald's test in place of betting; its rates hold too. `paper`: the tests of the paper. For `R` and
+    `delta(..)` it is a sequential t-test, whose rates are nominal.
     """
 
 

@@ -30,8 +30,8 @@ from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
 FRAMES: Final = 16
-"""Largest number of cached frames (`_Frame`). A stream needs one for the usual length of its paths, and more for the
-shorter paths at the beginning of an episode."""
+"""Largest number of cached frames (`_Frame`). A stream needs one frame for the usual length of its paths, and more
+frames for the shorter paths at the beginning of an episode."""
 FEW_NUMBERS: Final = 1 << 16
 """Largest count of numbers in a cached frame."""
 MAX_PRODUCTS: Final = 2_000_000_000
