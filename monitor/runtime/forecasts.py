@@ -5,8 +5,9 @@ formula under the nominal policy. Twenty steps later the outcome is known. For e
 time is *followed*: its path formula is progressed through the observed states until the forecast is due. Then the next
 verdict is followed.
 
-A forecast is due when its whole horizon has passed, even if it is decided earlier. Otherwise the count would depend on
-the outcome: if the data end early, a failed forecast would be counted, but an undecided one would be dropped.
+A forecast is due when its whole horizon has passed, even if the outcome is decided earlier. Otherwise the count would
+depend on the outcome: if the data end early, a failed forecast would be counted, but an undecided forecast would be
+dropped.
 
 The horizons of followed forecasts do not overlap. So outcome minus forecast is a martingale difference if the model is
 correct and the agent follows the nominal policy (A. Dawid, "The well-calibrated Bayesian", 1982). Consecutive verdicts

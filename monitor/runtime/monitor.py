@@ -472,7 +472,7 @@ class Monitor:
     def _admit(self, observation: Observation, now: Instant, notices: list[Notice]) -> AgentMonitor:
         """Start to monitor an agent. Raises InputError if `settings.agents` is reached or the observation is invalid.
 
-        `notices`: list to which the notices about an agent that is dropped for the new agent are appended.
+        If another agent is dropped for the new agent, the notices about this are appended to `notices`.
         """
         validate_observation(observation)
         agent = observation.agent

@@ -9,9 +9,9 @@ rejects a true formula) <= sum of alpha_n < alpha, for any number of messages. P
 tests may depend on each other; the union bound needs no independence. With Wald's thresholds the actual error rate may
 exceed the nominal rate by a factor (see `Strength`), so test n is made at alpha_n (1 - beta). QED
 
-Each test requires that, given its query, its samples have the distribution of the query's world. If an agent reacts to
-alarms, later queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, a "true" formula is
-one whose probability is beyond the indifference region. `ThresholdBets` has no indifference region.
+Each test requires that its samples have the distribution of the query's world, conditionally on the query. If an agent
+reacts to alarms, later queries depend on earlier samples. Then each message needs fresh noise. For an `Sprt`, a formula
+counts as "true" if its probability is beyond the indifference region. `ThresholdBets` has no indifference region.
 
 Beta, the probability of accepting a false formula, is bounded for each test, but not over the stream. If a failure
 lasts, it is tested again at the next message. With k formulas on one stream, alpha bounds the rate of each formula. To

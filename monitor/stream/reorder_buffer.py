@@ -62,8 +62,8 @@ class Missing(msgspec.Struct, frozen=True):
     """Seqs `first` to `last` of the episode, which are not on the path.
 
     `why`: `gap`: they were not received. `joined`: they precede the first message received from this agent. `conflict`:
-    a conflict arrived, and the buffer stopped waiting for them; or they were received before the conflict and were not
-    sent again after it.
+    either the buffer stopped waiting for them because a conflict arrived, or they were received before the conflict and
+    were not sent again after it.
     """
 
     episode: Episode

@@ -62,8 +62,8 @@ class RestsOn(msgspec.Struct, frozen=True, gc=False):
     steps that the world was learned from.
     """
     rare: float | None
-    """Of all expected uses of pairs in the value, the fraction with a pair that was recorded fewer than 5 times;
-    `null` in a world with numbers.
+    """Fraction of the value's expected uses of pairs that are uses of pairs recorded fewer than 5 times; `null` in a
+    world with numbers.
     """
     never: float
     """Probability that a pair that was never recorded is reached while the value is still open. In a world with

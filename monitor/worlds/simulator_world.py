@@ -114,7 +114,7 @@ class SimulatorWorld(ABC):
 
 
 def _interval(value: Callable[[float], float], wanted: float) -> tuple[float, float]:
-    """Return the ends of the noise for which a monotone `value` equals `wanted`; (0, 0) or (1, 1) if none does."""
+    """Return the ends of the noise for which a monotone `value` equals `wanted`; (0, 0) or (1, 1) if no noise does."""
     sign = 1.0 if value(LARGEST) >= value(SMALLEST) else -1.0
     low = _least(lambda u: sign * (value(u) - wanted) >= 0.0)
     high = _least(lambda u: sign * (value(u) - wanted) > 0.0)

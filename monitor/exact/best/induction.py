@@ -11,7 +11,7 @@ A *lane* (`lanes.py`) determines which decisions are allowed: the best decision,
 (docs/semantics/worlds.md, section 2.3; docs/semantics/formulas.md, section 7 for a stochastic nominal policy), or the
 decision of a given policy. Rules:
 
-- Only states that some allowed decision reaches from the first pair have values (`reach`).
+- Only states that allowed decisions can reach from the first pair have values (`reach`).
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state. There the
   observed action has a certain outcome, while an action with the same row may have another outcome under other causal
   models.
