@@ -37,41 +37,41 @@ class Blindness(msgspec.Struct, frozen=True):
 BLINDNESS: Final[Mapping[BlindReason, Blindness]] = {
     "gap": Blindness(
         "steps are missing",
-        "Look at the agent itself. Then find out why its messages are lost; the blindness ends after enough new steps.",
+        "Look at what the agent controls. Then find out why messages are lost; this ends after enough new steps.",
     ),
     "stale": Blindness(
         "no step has arrived for too long",
-        "Look at the agent itself. Then check whether it runs, and whether its steps reach the broker.",
+        "Look at what the agent controls. Then check whether it runs, and whether its steps reach the broker.",
         marks=True,
         alert="CfmonAgentSilent",
     ),
     "conflict": Blindness(
         "the same step arrived twice with different content",
-        "Look at the agent itself. Then check whether two programs publish under its name.",
+        "Look at what the agent controls. Then check whether two programs publish under its name.",
     ),
     "impossible_step": Blindness(
         "a step arrived to which the model gives probability 0",
-        "Look at the agent itself. Then compare its last steps with the model.",
+        "Look at what the agent controls. Then compare its last steps with the model.",
     ),
     "unknown_state": Blindness(
         "a step arrived whose state or action the model does not have",
-        "Look at the agent itself. Then check how its states and actions are encoded.",
+        "Look at what the agent controls. Then check how its states and actions are encoded.",
     ),
     "out_of_range": Blindness(
         "a number of the state lies far outside what was recorded",
-        "Look at the agent itself. Then check its sensor and the unit.",
+        "Look at what the agent controls. Then check its sensor and the unit.",
     ),
     "policy_mismatch": Blindness(
         "the agent runs a policy that is not configured",
-        "Look at the agent itself. Then check which policy it runs, and configure that one.",
+        "Look at what the agent controls. Then check which policy it runs, and configure that one.",
     ),
-    "dropped": Blindness("steps were dropped", "Look at the agent itself. Then check the load of this monitor."),
+    "dropped": Blindness("steps were dropped", "Look at what the agent controls. Then check the load of this monitor."),
     "warming_up": Blindness(
         "too few steps since the path was restarted", "Wait for as many steps as the formula looks back."
     ),
     "disconnected": Blindness(
         "the connection to the broker is down",
-        "Look at the agents themselves. Then check the broker and the network.",
+        "Look at what the agents control. Then check the broker and the network.",
         marks=True,
         alert="CfmonBrokerDisconnected",
     ),
@@ -82,7 +82,7 @@ BLINDNESS: Final[Mapping[BlindReason, Blindness]] = {
     ),
     "old_episode": Blindness(
         "all arriving steps belong to episodes that have ended",
-        "Look at the agent itself. Then check whether it uses the names of earlier episodes again.",
+        "Look at what the agent controls. Then check whether it uses the names of earlier episodes again.",
         marks=True,
         ready=True,
     ),

@@ -255,12 +255,12 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
 
 def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are."""
-    said = f"How sure: {alarm['method']}, if the model is right."
+    said = f"How sure: {alarm['method']}, if the model's probabilities are right."
     if test is None:
         return said
     assert not test["doubted"]
-    fits = f"It fits all agents' {test['transitions']} transitions so far."
-    return f"{said} {'It has not been tested yet.' if test['doubted'] is None else fits}"
+    fits = f"They fit all agents' {test['transitions']} transitions so far."
+    return f"{said} {'They have not been tested yet.' if test['doubted'] is None else fits}"
 
 
 def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:
@@ -282,6 +282,7 @@ def recurring(known: Sequence[dict[str, Any]], now: float | None) -> str:
     fates = [each["state"].replace("ended", "ended with the episode") for each in over]
     counted = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
     before = f" Of those before, {counted}; median length {span(statistics.median_high(lengths))}."
+    before += " The advice counts while this one fires."
     return f"Recurring: {len(known)} alarms in the last 5 minutes.{before if over else ''}"
 
 
@@ -391,7 +392,7 @@ READ = """() => {
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
   alarms: [...document.querySelectorAll(".cards > li:has(.sure)")].map(
-    (card) => [".head span:last-child", ".summary", ".sure > span:first-child", ".pace", ".sure > span:last-child"].map(
+    (card) => [".head span:last-child", ".summary", ".pace + br + span", ".pace", ".sure > span:last-child"].map(
       (what) => card.querySelector(what).textContent)),
   };
 }"""

@@ -174,7 +174,7 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
         r"robot-blind: steps are missing \(.*seq.*\)\. Not judged now: regret_fallback\.",
         card.locator(".summary").inner_text(),
     )
-    assert card.locator(".instructions").inner_text().startswith("How: Look at the agent itself. Then find out why")
+    assert card.locator(".instructions").inner_text().startswith("How: Look at what the agent controls. Then find ")
     assert card.get_by_role("link", name="Runbook").get_attribute("href") == "runbooks/CfmonFormulaBlind"
     assert card.locator(".page").get_attribute("href") == "agent?name=robot-blind"
 
@@ -306,6 +306,9 @@ def test_critical_is_told_from_warning_by_more_than_colour(page: Page, scene: Sc
     assert accessible(page) == []
 
 
+COUNTS = "The advice counts while this one fires."
+
+
 def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_all(page: Page) -> None:
     said = """([ages, more]) => import('/common.js').then(({ repeatsOf }) => {
       const alarms = ages.map(([age, over]) => ({
@@ -321,20 +324,20 @@ def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_
         (
             [(301.0, 299.0), (10.0, None)],
             False,
-            ("Recurring: 2 alarms in the last hour. Of those before, 1 resolved; median length 2 s."),
+            (f"Recurring: 2 alarms in the last hour. Of those before, 1 resolved; median length 2 s. {COUNTS}"),
         ),
         (
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],
             False,
             (
                 "Recurring: 3 alarms in the last day, 2 of them in the last hour. "
-                "Of those before, 2 resolved, 1 ended with the episode; median length 3 s."
+                f"Of those before, 2 resolved, 1 ended with the episode; median length 3 s. {COUNTS}"
             ),
         ),
         (
             [(3601.0, 1.0), (7200.0, 3601.0)],
             False,
-            "Recurring: 2 alarms in the last day. Of those before, 2 resolved; median length 60 min.",
+            f"Recurring: 2 alarms in the last day. Of those before, 2 resolved; median length 60 min. {COUNTS}",
         ),
         ([(299.0, None), (10.0, None)], True, "Recurring: at least 2 alarms in the last 5 minutes."),
     ):
@@ -376,17 +379,28 @@ def test_where_causal_models_disagree_it_is_said_that_the_advice_does_not_depend
         assert ("same in every causal model" in page.locator("#why-moment + p").inner_text()) is said, change
 
 
+EXACT = "How sure: exact, if the model's probabilities are right."
+
+
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([method, test]) => import('/common.js').then(({ howSure }) => howSure(method, test))"
     for method, test, words in (
-        ("exact", None, "How sure: exact, if the model is right."),
-        ("sampled", None, "How sure: sampled, if the model is right."),
-        ("exact", {"doubted": True}, "How sure: exact, if the model is right. The agents' transitions CONTRADICT it."),
-        ("exact", {"doubted": None}, "How sure: exact, if the model is right. It has not been tested yet."),
+        ("exact", None, f"{EXACT}"),
+        ("sampled", None, "How sure: sampled, if the model's probabilities are right."),
+        (
+            "exact",
+            {"doubted": True},
+            f"{EXACT} The agents' transitions CONTRADICT them.",
+        ),
+        (
+            "exact",
+            {"doubted": None},
+            f"{EXACT} They have not been tested yet.",
+        ),
         (
             "exact",
             {"doubted": False, "transitions": 7},
-            "How sure: exact, if the model is right. It fits all agents' 7 transitions so far.",
+            f"{EXACT} They fit all agents' 7 transitions so far.",
         ),
     ):
         assert page.evaluate(said, [method, test]) == words
@@ -459,7 +473,7 @@ def test_why_of_a_blind_alarm_says_of_its_numbers_that_they_are_the_last_known_o
     page.route("**/api/alarms*", lambda route: route.fulfill(json=[{**alarm, "blind": "stale"}]))
     page.goto(f"{served}/alarms")
     page.locator("#list button").click()
-    names = page.locator("#why .facts dt").all_inner_texts()
+    names = page.locator("#why .facts dt").all_text_contents()
     values = [name for name in names if "nominal" in name]
     assert values
     assert all(name.startswith("last known, ") for name in values)

@@ -31,13 +31,15 @@ function makeFormula({ formula: { name: title } }) {
     put(word, formula.state);
     word.className = `word-${formula.state}`;
     put(since, sinceOf(formula, alarms, axes.to));
+    since.className = `quiet${formula.state === "firing" ? " word-firing" : ""}`;
     summary.render(formula.summary || "No verdict: between episodes.");
     card.classList.toggle("firing", formula.state === "firing");
     const firing = alarms.find(({ state }) => state === "firing");
     for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
-    numbers.render([...values(formula), ["required", required(formula.threshold)], ["fires after", formula.fires_after === 1 ? "1 verdict" : `${formula.fires_after} verdicts in a row`], ...(firing ? [course(firing)] : [])]);
-    facts.render(factsOf(formula));
+    const [newest, ...asked] = values(formula);
+    numbers.render([newest, ["required", required(formula.threshold)], ["fires after", formula.fires_after === 1 ? "1 verdict" : `${formula.fires_after} verdicts in a row`]]);
+    facts.render([...asked, ...(firing ? [course(firing)] : []), ...factsOf(formula)]);
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);
     for (const other of others) other.render(formula);

@@ -64,7 +64,7 @@ export function makeInstructions() {
 // How sure a firing alarm is, how long its steps are, and how often its formula fired, as far as this is known here.
 export function makeSure() {
   const [sure, steps, repeats] = [element("span"), element("span", "pace"), element("span")];
-  const line = element("p", "sure", sure, " ", steps, element("br"), repeats);
+  const line = element("p", "sure", steps, element("br"), sure, element("br"), repeats);
   return part(line, ({ state, method, modelTest, pace = "", repeats: often = "" }) => {
     line.hidden = state !== "firing";
     put(sure, line.hidden ? "" : howSure(method, modelTest));
@@ -126,7 +126,7 @@ function makeExplanation() {
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
-  const [facts, over, later] = [makeFacts(), makeOver(), makeLater()];
+  const [facts, asked, over, later] = [makeFacts(), makeFacts(), makeOver(), makeLater()];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
   const [times, how, runbook, sure, since] = [element("p", "quiet"), makeInstructions(), makeRunbook(), makeSure(), makeChart()];
   const [when, wait] = [named("h3", "why-moment"), named("p", "why-wait")];
@@ -141,7 +141,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), over, times, summary, how, sure, element("p", "", runbook), facts, since, wait, when, later, frame, links, makeMore(numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, how, sure, element("p", "", runbook), facts, since, wait, when, later, frame, links, makeMore(asked, numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -180,8 +180,9 @@ function makeExplanation() {
     over.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);
-    const known = values(alarm).map(([name, text]) => [alarm.state === "firing" && alarm.blind ? `last known, ${name}` : name, text]);
-    facts.render([...known, ["required", required(alarm.threshold)], course(alarm), ["step", String(alarm.seq)]]);
+    const [newest, ...others] = values(alarm).map(([name, text]) => [alarm.state === "firing" && alarm.blind ? `last known, ${name}` : name, text]);
+    facts.render([newest, ["required", required(alarm.threshold)], ["step", String(alarm.seq)]]);
+    asked.render([...others, course(alarm)]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);

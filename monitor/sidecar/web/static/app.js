@@ -230,6 +230,13 @@ function agentsIn(wanted, { agents, states, count }) {
   return [...shown, ...(more > 0 ? [`${more} more`] : [])].join(", ");
 }
 
+// Why formulas have no verdict, as far as their agents are shown.
+function whyUnknown({ agents, states }) {
+  const shown = agents.flatMap(({ formulas }) => formulas.filter(({ state }) => state === "unknown"));
+  const reasons = new Set(shown.map(({ outcome }) => (outcome ? "undecided" : "between episodes")));
+  return reasons.size === 1 && shown.length === states.unknown ? [...reasons][0] : "between episodes, or undecided";
+}
+
 // About one thing: whether it needs somebody (`yes`), and what there is to say.
 function sayOf(name, id, wrong, text, why = "") {
   at(`${name}-shape`).dataset.state = why ? "unknown" : wrong ? "pending" : "fine";
@@ -332,7 +339,7 @@ function judge(lost) {
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered, agentsIn("firing", told));
   sayBriefly("blind", agentsIn("blind", told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
   sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", unseen || unanswered);
-  sayBriefly("unknown", `${agentsIn("unknown", told)}: between episodes, or undecided`, "none", unseen);
+  sayBriefly("unknown", `${agentsIn("unknown", told)}: ${whyUnknown(told)}`, "none", unseen);
   sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
   for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");
   describeSystem(told, lost);

@@ -231,8 +231,8 @@ const lastOf = ({ time, value, ended }, n) => (n > 0 && value[n - 1] !== null &&
 export function makeChart() {
   const [curves, levels, times, line] = [makeCurves(false), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
   const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
-  const [when, gaps] = [element("li", "when"), element("div", "gaps")];
-  const [plot, legend] = [element("div", "plot", curves, gaps, line), element("ul", "legend", ...keys, when)];
+  const [outcomes, when, gaps] = [element("li"), element("li", "when"), element("div", "gaps")];
+  const [plot, legend] = [element("div", "plot", curves, gaps, line), element("ul", "legend", ...keys, outcomes, when)];
   const frame = element("div", "chart", levels, plot, times);
   for (const [name, value] of [["role", "slider"], ["tabindex", "0"], ["aria-valuemin", "0"]]) frame.setAttribute(name, value);
   line.hidden = true;
@@ -288,6 +288,9 @@ export function makeChart() {
     cursor.charts.add(whole);
     curves.render({ curve, threshold, alarms, axes });
     const { from, to, low, high } = axes;
+    const last = endingsOf(curve).filter(([when]) => when >= from && when <= to);
+    outcomes.hidden = threshold === null || last.length === 0;
+    put(outcomes, outcomes.hidden ? "" : `goal missed: ${last.filter(([, one]) => misses(one, threshold)).length} of ${last.length} episodes`);
     levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));

@@ -138,7 +138,7 @@ export function repeatsOf(alarms, now, more) {
   const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
   const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
   const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
-  const before = over.length ? ` Of those before, ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}.` : "";
+  const before = over.length ? ` Of those before, ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}. The advice counts while this one fires.` : "";
   return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}.${before}`;
 }
 
@@ -219,10 +219,10 @@ export function makeSentence(className) {
 
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
 export function howSure(method, test) {
-  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}, if the model is right.`;
+  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}, if the model's probabilities are right.`;
   if (!test) return how;
-  if (test.doubted) return `${how} The agents' transitions CONTRADICT it.`;
-  return `${how} ${test.doubted === null ? "It has not been tested yet." : `It fits all agents' ${test.transitions} transitions so far.`}`;
+  if (test.doubted) return `${how} The agents' transitions CONTRADICT them.`;
+  return `${how} ${test.doubted === null ? "They have not been tested yet." : `They fit all agents' ${test.transitions} transitions so far.`}`;
 }
 
 // ---- numbers and times as text ----
