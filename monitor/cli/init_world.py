@@ -266,7 +266,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     from monitor.authoring.dynamics.world_table import world_table  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.policy_columns import policy_rows  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.hold_world import EPISODES  # noqa: PLC0415 - likewise
-    from monitor.authoring.proposal.world_paths import numbered_paths  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.world_paths import held_out_paths, numbered_paths  # noqa: PLC0415 - likewise
     from monitor.worlds import load_world  # noqa: PLC0415 - likewise
 
     found = proposal.learned
@@ -285,8 +285,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         table, inputs = world_table(found.best.world, found.parts.fit, request.seed)
     labels = list(found.draft.labels)
     every, numbers = numbered_paths(found.steps, labels.index(label) - len(labels))
-    checked = set(found.parts.check.episode.tolist())
-    held = [path for path in every if path.episode in checked]
+    held = held_out_paths(every, found.parts, request.seed)
     unsafe, unseen = numbers.unsafe(found.best.world, label), sum(path.unseen for path in every)
     paths, measured_on, _ = chosen_paths(held, every, unsafe, request.steps, MOST_STEPS)
     gain, error = found.judgement.gain

@@ -185,8 +185,8 @@ def _refusal(one: ForecastSkill | None) -> str:
     from monitor.authoring.learning.forecast_skill import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     only_ends = one is not None and one.log_gain.low > WORTH
-    which = "of how episodes end: it forecasts when they do" if only_ends else ""
-    return f"No better than the base rate{' ' * bool(which)}{which}, as far as these recordings show."
+    ends = ": the forecasts know when episodes end, but not how" if only_ends else ""
+    return f"No better than the base rate, as far as these recordings show{ends}."
 
 
 def _forecasts(one: ForecastSkill, of: str) -> str:
@@ -194,8 +194,8 @@ def _forecasts(one: ForecastSkill, of: str) -> str:
     apart = ""
     if one.assumed is not None:
         apart = (
-            f" {one.assumed.count:,} further forecasts are not judged: they rest mostly on what was never recorded, "
-            f"and assume the event there ({one.assumed.said:.1%} on average)."
+            f" Not judged: {many(one.assumed.count, 'further forecast')}; over half of the value comes from what was "
+            f"never recorded, where the event is assumed (mean forecast {one.assumed.said:.1%})."
         )
     return (
         f"Forecasts of '{one.label}' within {one.horizon} steps {right}: on average they said {one.said:.1%}, and it "
@@ -207,7 +207,7 @@ def _forecasts(one: ForecastSkill, of: str) -> str:
 
 def _gains(one: ForecastSkill) -> str:
     said = (
-        "They reduce the loss (negative log score) of always saying the base rate by "
+        "The judged forecasts reduce the loss (negative log score) of always saying the base rate by "
         f"{_with(one.log_gain, percent=True)}"
     )
     if one.end_gain is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,67 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     assert (tmp_path / "chance" / "config.yaml").exists()
     code, out, err = cfmon("model", "learn", "chance.csv", "-o", "m.npz", "--unsafe", "burst: level >= 3")
     assert (code, "m.npz: the abstraction is NOT good enough" in out) == (0, True)
+
+
+def tool_calls(path: Path, layout: str) -> int:
+    """Tool calls of an agent whose tasks fail at random, logged in one of several layouts; return the failures."""
+    rng, failures = np.random.default_rng(12), 0
+    tools = ("find_user", "get_order", "calculate", "modify_order", "hand_over")
+    with path.open("w", newline="") as file:
+        log = csv.writer(file)
+        log.writerow(["episode", "step", "last_tool", "tool", "done", "reward" if layout != "outcome" else "success"])
+        for episode in range(150):
+            last, step, solved, ended = "start", 0, int(rng.random() < 0.7), False
+            failures += not solved
+            while not ended:
+                tool = str(rng.choice(tools))
+                ended = tool in tools[3:] and rng.random() < 0.6
+                earned = solved if ended and layout != "final" else "" if layout == "outcome" else 0
+                log.writerow([episode, step, last, tool, int(ended and layout != "final"), earned])
+                last, step = tool, step + 1
+            if layout == "final":
+                log.writerow([episode, step, last, "", 1, solved])
+    return failures
+
+
+@pytest.mark.parametrize(
+    ("layout", "condition"),
+    [("step", "done and reward < 1"), ("final", "done and reward < 1"), ("outcome", "done and success < 1")],
+)
+def test_failures_of_tool_calls_that_nothing_announces_are_refused(
+    cfmon: Run, tmp_path: Path, layout: str, condition: str
+) -> None:
+    """The reward comes with the last call, or in a row of its own, or a column of outcomes is empty until the end."""
+    failures = tool_calls(tmp_path / "calls.csv", layout)
+    asked = ("--recordings", "calls.csv", "--action", "tool", "--unsafe", f"failed: {condition}")
+    code, out, err = cfmon("init", "calls", *asked)
+    assert (code, faults(err)) == (1, "")
+    assert not (tmp_path / "calls").exists()
+    line = next(line for line in out.splitlines() if line.startswith("quality: "))
+    assert line.startswith("quality: No better than the base rate, as far as these recordings show")
+    found = re.search(r"on (\d+) held-out episodes, (\d+) of which had the event", line)
+    assert found is not None
+    episodes, eventful = map(int, found.groups())
+    assert 0.8 * failures / 150 < eventful / episodes < 1.2 * failures / 150, "solved tasks are no events"
+    assert "that of a rule that knows when episodes end but not how by " in line
+    assert "to be better than chance, it must be by 1 % or more" in line
+    assert "--accept-model" in out
+
+
+def test_the_forecast_of_an_end_is_no_forecast_of_how_it_ends(cfmon: Run, tmp_path: Path) -> None:
+    """The agent writes shortly before the end, so that a forecast knows when the task ends."""
+    rng, lines = np.random.default_rng(2), []
+    for episode in range(150):
+        tools = ["start", *rng.choice(["find", "read", "think"], rng.integers(3, 12)), "write", "check", "close"]
+        last, solved = len(tools) - 2, int(rng.random() < 0.7)
+        calls = enumerate(pairwise(tools))
+        lines += [f"{episode},{k},{a},{b},{int(k == last)},{solved * (k == last)}" for k, (a, b) in calls]
+    (tmp_path / "calls.csv").write_text("\n".join(["episode,step,last_tool,tool,done,reward", *lines, ""]))
+    asked = ("--recordings", "calls.csv", "--state", "last_tool", "--action", "tool")
+    code, out, err = cfmon("init", "calls", *asked, "--unsafe", "failed: done and reward < 1")
+    assert (code, faults(err)) == (1, "")
+    said = "as far as these recordings show: the forecasts know when episodes end, but not how. "
+    assert f"quality: No better than the base rate, {said}" in out
 
 
 def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> None:

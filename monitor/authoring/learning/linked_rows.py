@@ -141,6 +141,7 @@ class LinkedRows:
             return
         self.has_final_state = np.zeros(self.count, np.bool_)
         self.has_final_state[self.before[self.final_state & (self.before >= 0)]] = True
+        self._pay_last_steps()
         self._cut_off()
         self.unknown = [*self._without_action(), *self._without_reward()]
         self.newest = float(order[-1])
@@ -204,6 +205,15 @@ class LinkedRows:
         self.start[self.sorted] = self._heads & ~missed & (self.fresh & ~self.final_state)[self.sorted]
         self.final = np.ones(self.count, np.bool_)
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
+
+    def _pay_last_steps(self) -> None:
+        """Add the reward in the row of a final state to the reward of the last step, because no step begins there."""
+        final = np.flatnonzero(self.final_state & (self.before >= 0))
+        step = self.before[final]
+        ends = (self.last[final] | self.last[step]) & ~self.recorded[step]
+        final, step = final[ends], step[ends]
+        self.reward = self.reward.copy()
+        self.reward[step] += np.nan_to_num(self.reward[final], nan=0.0)
 
     def _cut_off(self) -> None:
         """Treat an end as a cut if it comes after as many steps as the time limit. It is unknown what follows a cut."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from monitor.arrays import Bools, Floats
+from monitor.authoring.dynamics.learned_world import Parts
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.proposal.paths import RecordedPath
+from monitor.authoring.learning.holdout import held_out
+from monitor.authoring.proposal.paths import RecordedPath, episodes_of
 from monitor.worlds import CheckedWorld
 from monitor.worlds.location_scale import LocationScale
 
@@ -65,4 +68,17 @@ def numbered_paths(steps: RecordedSteps, condition: int) -> tuple[list[RecordedP
         inputs.append(np.repeat(ends.w[[n]], 2, axis=0))
         count += 2
     unseen = (np.arange(count) >= seen) & ((np.arange(count) - seen) % 2 == 1)
-    return list(paths.values()), RecordedNumbers(np.concatenate(states), np.concatenate(inputs), unseen)
+    in_order = [path for _, path in sorted(paths.items())]
+    return in_order, RecordedNumbers(np.concatenate(states), np.concatenate(inputs), unseen)
+
+
+def held_out_paths(paths: Sequence[RecordedPath], parts: Parts, seed: int) -> list[RecordedPath]:
+    """Return the paths that the world was not learned from, in whole episodes.
+
+    These are the episodes for checking. Of the episodes without any step in `parts`, such as those whose only step led
+    to a state that was not recorded, a fifth is held out as in a table.
+    """
+    episodes = episodes_of(paths)
+    learned = np.isin(episodes, np.concatenate([parts.fit.episode, parts.choice.episode]))
+    held = np.isin(episodes, parts.check.episode) | (held_out(episodes, seed, 0.2) & ~learned)
+    return [path for path, out in zip(paths, held.tolist(), strict=True) if out]

@@ -22,7 +22,8 @@ from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.holdout import held_out
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.authoring.learning.outcomes import Outcomes
-from monitor.authoring.proposal.world_paths import numbered_paths
+from monitor.authoring.proposal.paths import episodes_of
+from monitor.authoring.proposal.world_paths import held_out_paths, numbered_paths
 from monitor.cli.learn_dynamics import world_roles
 from monitor.cli.recorded_inputs import open_recording
 from monitor.model.mdp import MDP
@@ -191,6 +192,40 @@ def test_an_end_without_its_state_counts_where_the_condition_may_hold(tmp_path: 
             assert path.episode is not None
             shown = [float(line.split(",")[2]) for line in lines[1:] if line.startswith(f"{path.episode // 5},")]
             assert [numbers.sent(state)[0][0] for state in path.sent.tolist()] == shown
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_episodes_whose_only_step_leads_to_an_unseen_end_are_held_out_like_others(tmp_path: Path, seed: int) -> None:
+    """Every second episode ends in its first step; its state afterwards is not recorded. Its rows are 5 and 1 long."""
+    rng, lines, first = np.random.default_rng(6), ["episode,step,x,action,done"], []
+    for episode in range(400):
+        first.append(len(lines) - 1)
+        steps = range(1 if episode % 2 else 5)
+        lines += [f"{episode},{step},{rng.uniform():.3f},{rng.integers(2)},{episode % 2}" for step in steps]
+    (tmp_path / "log.csv").write_text("\n".join([*lines, ""]))
+    source = open_recording(tmp_path / "log.csv", "")
+    roles = world_roles(source, {"state": "x"}, ())
+    found = read_steps([source], roles, LeftOut(), RowLimit.parsed("0"), [parsed("high: x >= 7")])
+    episodes = np.unique(found.episode)
+    assert len(episodes) == 200
+    parts = split(found, seed, episodes[held_out(episodes, seed, 0.2)])
+    paths, _ = numbered_paths(found, 0)
+    assert episodes_of(paths).tolist() == first, "in the order of their rows"
+    assert [len(path.actions) for path in paths] == [5 - 1, 1] * 200
+    held = held_out_paths(paths, parts, seed)
+    table = [path for path, out in zip(paths, held_out(np.array(first), seed, 0.2).tolist(), strict=True) if out]
+    assert [path.episode for path in held] == [path.episode for path in table], "as in a table of the same recordings"
+    short = [path for path in held if len(path.actions) == 1]
+    assert 0.1 < len(short) / 200 < 0.3
+    assert all(path.unseen for path in short)
+
+
+def test_a_learned_episode_is_not_held_out_where_the_parts_are_small() -> None:
+    steps = walk(3, 12, 4)
+    paths, _ = numbered_paths(steps, 0)
+    parts = split(steps, 0)
+    held = episodes_of(held_out_paths(paths, parts, 0))
+    assert held.tolist() == np.unique(parts.check.episode).tolist()
 
 
 def network_of(content: bytes, points: np.ndarray) -> np.ndarray:

@@ -39,8 +39,8 @@ def random_rows(
             rows[-1]["a"] = float("nan")
             rows[-1]["done"] = bool(ending > 0.95)
         elif rng.random() < 0.4 and finals:
-            final = {"ep": episode, "t": t, "x": int(rng.integers(states)), "a": float("nan"), "r": 0.0}
-            rows.append(final | {"done": bool(rng.random() < 0.5), "cut": False})
+            final = {"ep": episode, "t": t, "x": int(rng.integers(states)), "a": float("nan")}
+            rows.append(final | {"r": float(rng.integers(-1, 2)), "done": bool(rng.random() < 0.5), "cut": False})
         paths.append(rows)
     mixed: list[Row] = []
     while paths:
@@ -124,15 +124,19 @@ def slowly(rows: list[Row], timing: Timing, *, after: bool = False) -> Slow:
 
 
 def _of_step(slow: Slow, row: Row, before: Row | None, *, after: bool, acts: bool, has_final: bool) -> None:
-    ended = not acts and before is not None and bool(row["done"] or before["done"])
+    ended, earned = False, 0.0
+    if before is not None:
+        ended = not acts and bool(row["done"] or before["done"])
+        over = ended or (not acts and bool(row["cut"] or before["cut"]))
+        earned = before["r"] + (row["r"] if over and not after else 0.0)
     here = ("ended" if ended else "x", row["x"])
-    slow.visits[here].append((row["x"] >= 2, bool(ended and before is not None and before["r"] < 0)))
+    slow.visits[here].append((row["x"] >= 2, bool(ended and earned < 0)))
     if after:
         if acts:
             _with_next(slow, row, visited=not has_final)
         return
     if before is not None and not np.isnan(before["a"]):
-        slow.draw(before, here, before["r"])
+        slow.draw(before, here, earned)
     if row["done"] and acts and not has_final:
         held = (False, row["r"] < 0)  # whether x >= 2 there was not recorded
         slow.visits["end", held].append(held)

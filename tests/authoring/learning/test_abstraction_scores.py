@@ -114,7 +114,7 @@ def _slow_events(rows: list[Row], timing: Timing, *, after: bool) -> list[Row]:
         else:
             if acted and before is not None:
                 ended = not acts and (row["done"] or before["done"])
-                truth.append((row["x"] >= 2, ended and before["r"] < 0))
+                truth.append((row["x"] >= 2, ended and before["r"] + row["r"] < 0))
                 found[path]["ended"] |= ended
             follows = rows[n + 1] if n + 1 < len(rows) else None
             has_final = follows is not None and follows["ep"] == row["ep"] and np.isnan(follows["a"])
