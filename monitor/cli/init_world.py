@@ -227,7 +227,8 @@ class WorldProposal:
 
         steps = self.learned.steps
         holds = self.learned.best.world.holds(label, steps.x_next)
-        ended, unmarked = np.zeros(len(steps), np.bool_), self.roles.truncated is None
+        ended = np.zeros(len(steps), np.bool_) if steps.ended is None else steps.ended
+        unmarked = self.roles.truncated is None
         return Outcomes.of_label(holds, ended, steps.path, steps.episode, unmarked=unmarked)
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:

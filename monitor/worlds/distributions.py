@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -16,6 +17,11 @@ KNOTS: Final = 2048
 """Number of points in the table of an empirical distribution. The wide normal part (`WIDE`) adds half as many."""
 AT_ONCE: Final = 20_000
 """Number of pairs of a point and a residual that are evaluated at once."""
+TABLES: Final = 256
+"""Number of tables that are kept, because a command reads the same world several times.
+
+A table with its residuals takes at most 100 kB.
+"""
 TAIL: Final = 8.0
 """Half-width of a table's range around a normal distribution's centre, in standard deviations. On each side, less than
 1e-15 of the probability is outside."""
@@ -76,21 +82,7 @@ class Empirical:
     """
 
     def __init__(self, residuals: Sequence[float], bandwidth: float | None = None) -> None:
-        values = np.sort(np.asarray(residuals, dtype=np.float64))
-        spread = min(float(values.std(ddof=1)), float(np.subtract(*np.percentile(values, [75, 25]))) / 1.34)
-        width = bandwidth or 0.9 * (spread or float(values.std(ddof=1))) * len(values) ** -0.2
-        if not 0.0 < width < math.inf:
-            raise ModelError("residuals need two or more different numbers, or a bandwidth")
-        centre, wide = float(values.mean()), WIDE * max(float(values.std()), width)
-        self._knots = np.union1d(
-            np.linspace(values[0] - TAIL * width, values[-1] + TAIL * width, KNOTS),
-            np.linspace(centre - TAIL * wide, centre + TAIL * wide, KNOTS // 2),
-        )
-        parts = np.array_split(self._knots, np.arange(0, len(self._knots), max(1, AT_ONCE // len(values)))[1:])
-        seen = np.concatenate([ndtr((part[:, np.newaxis] - values) / width).mean(axis=1) for part in parts])
-        chances = (1 - UNSEEN) * seen + UNSEEN * ndtr((self._knots - centre) / wide)
-        chances += np.arange(len(self._knots)) * 1e-15  # strictly increasing, even where the density is nearly 0
-        self._chances = (chances - chances[0]) / (chances[-1] - chances[0])
+        self._knots, self._chances = _table(tuple(residuals), bandwidth)
 
     def quantile(self, u: Floats) -> Floats:
         """Return the quantiles of probabilities in (0, 1)."""
@@ -99,3 +91,23 @@ class Empirical:
     def cumulative(self, z: Floats) -> Floats:
         """Return P(Z <= z)."""
         return np.asarray(np.interp(z, self._knots, self._chances))
+
+
+@lru_cache(maxsize=TABLES)
+def _table(residuals: tuple[float, ...], bandwidth: float | None) -> tuple[Floats, Floats]:
+    """Return the knots of an empirical distribution, and the probability up to each. Raises ModelError."""
+    values = np.sort(np.asarray(residuals, dtype=np.float64))
+    spread = min(float(values.std(ddof=1)), float(np.subtract(*np.percentile(values, [75, 25]))) / 1.34)
+    width = bandwidth or 0.9 * (spread or float(values.std(ddof=1))) * len(values) ** -0.2
+    if not 0.0 < width < math.inf:
+        raise ModelError("residuals need two or more different numbers, or a bandwidth")
+    centre, wide = float(values.mean()), WIDE * max(float(values.std()), width)
+    knots = np.union1d(
+        np.linspace(values[0] - TAIL * width, values[-1] + TAIL * width, KNOTS),
+        np.linspace(centre - TAIL * wide, centre + TAIL * wide, KNOTS // 2),
+    )
+    parts = np.array_split(knots, np.arange(0, len(knots), max(1, AT_ONCE // len(values)))[1:])
+    seen = np.concatenate([ndtr((part[:, np.newaxis] - values) / width).mean(axis=1) for part in parts])
+    chances = (1 - UNSEEN) * seen + UNSEEN * ndtr((knots - centre) / wide)
+    chances += np.arange(len(knots)) * 1e-15  # strictly increasing, even where the density is nearly 0
+    return knots, (chances - chances[0]) / (chances[-1] - chances[0])

@@ -284,6 +284,17 @@ def test_a_file_that_is_no_manifest(tmp_path: Path) -> None:
         load_world(str(tmp_path / "list.yaml"))
 
 
+def test_a_table_of_the_same_residuals_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    residuals, u = np.random.default_rng(44).normal(size=50).tolist(), np.linspace(0.01, 0.99, 20)
+    first, others = Empirical(residuals), Empirical(residuals, 0.3)
+    monkeypatch.setattr("monitor.worlds.distributions.ndtr", None)
+    assert np.array_equal(Empirical(list(residuals)).quantile(u), first.quantile(u))
+    assert np.array_equal(Empirical(residuals, 0.3).quantile(u), others.quantile(u))
+    assert not np.array_equal(first.quantile(u), others.quantile(u))
+    with pytest.raises(TypeError):
+        Empirical([*residuals, 1.0])
+
+
 def test_distributions_invert_their_quantiles() -> None:
     u = np.linspace(1e-4, 1 - 1e-4, 999)
     residuals = np.random.default_rng(1).normal(size=400)

@@ -54,7 +54,8 @@ class RecordedSteps:
     `x`, `x_next`: [n, f] state and next state. `a`: [n] action. `w`: [n, i] inputs. `path`: [n] number of the path,
     which is an episode or a part of an episode between gaps; `episode`: [n] number of the episode. `actions`: names of
     the actions. `full`: True if there were more rows than `MOST_ROWS`. `gaps`, `step`, `joined`: as in `Learner`.
-    `visits`: the values of the conditions that were read. `unseen`: the ends whose state was not recorded.
+    `visits`: the values of the conditions that were read. `unseen`: the ends whose state was not recorded. `ended`: [n]
+    whether the episode terminated in the next state; None: no episode did.
     """
 
     x: Floats
@@ -70,6 +71,7 @@ class RecordedSteps:
     joined: int = 0
     visits: Visits | None = None
     unseen: UnseenEnds | None = None
+    ended: Bools | None = None
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -78,7 +80,7 @@ class RecordedSteps:
     def __getitem__(self, rows: AnyArray | slice) -> RecordedSteps:
         """Return the steps at these rows."""
         picked = {name: getattr(self, name)[rows] for name in ("x", "a", "w", "x_next", "path", "episode")}
-        return replace(self, **picked)
+        return replace(self, **picked, ended=None if self.ended is None else self.ended[rows])
 
     def by_path(self) -> dict[int, Ints]:
         """Return path -> indices of its steps, in order."""
@@ -202,6 +204,7 @@ def read_steps(
         episode[known], actions.action_names or tuple(str(number) for number in range(actions.size)), full, gaps, step,
         joined, Visits(values[visited[seen], :width], holds[seen], clear[seen]) if conditions else None,
         _unseen(code, (values[state], actions.places[action], path, episode), width, len(conditions)),
+        is_end(code[known]),
     )  # fmt: skip
     _refuse_too_little(got, roles, str(sources[0].path))
     return got

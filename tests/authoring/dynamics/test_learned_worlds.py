@@ -21,9 +21,10 @@ pytest.importorskip("sklearn")
 import monitor
 from monitor.cli import main
 from monitor.cli.learn_dynamics import write_world
+from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Message
 from monitor.sidecar.recording import Header, Recorder
-from monitor.types import Bands, Instant
+from monitor.types import Alert, Bands, FormulaSpec, Instant, Observation, StreamSettings
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.location_scale import LocationScale, read_world
 from tests.authoring.dynamics.plants import COLUMNS, NOISE, PLANTS, linear, record, recorded, spread
@@ -204,6 +205,44 @@ def test_a_counterfactual_with_the_noise_of_the_path_has_half_the_error(learned:
         errors.append([np.abs(each[0] - other) for each in (kept, lost)])
     with_noise, without = np.mean(errors, axis=0)
     assert (with_noise <= 0.5 * without).all()
+
+
+@slow
+def test_claims_of_alarms_come_true_in_the_plant_run_again_with_the_same_noise(learned: Learned) -> None:
+    """At each alarm the plant goes on, and again from two steps ago with the valve open above 6.2, not 6.8."""
+    path = learned("linear")[0].with_name("flood.yaml")
+    path.write_text(learned("linear")[0].read_text().replace("level >= 9", "level >= 7"))
+    claims, came_true, horizon, rng = [], [], 10, random.Random(1)
+    spec = FormulaSpec("flood", f'regret(careful@2, P>=0.9 [ G<={horizon} !"overflow" ])')
+    policies = {"nominal": lambda x: (x[:, 0] > 6.8).astype(int), "careful": lambda x: (x[:, 0] > 6.2).astype(int)}
+    watching = Monitor(path, policies, [spec], StreamSettings(encoder="features"))
+    for episode in range(90):
+        states, chance, fired = [(rng.uniform(4, 6.9), rng.uniform(18, 22))], [], None
+        for k in range(24):
+            x, rain, z = states[-1], rng.gammavariate(2, 0.5), (rng.gauss(0, 1), rng.gauss(0, 1), 0.0)
+            chance.append((rain, *z))
+            valve = int(x[0] > 6.8)
+            states.append(linear(*x, valve, *chance[-1]))
+            if fired is None and k < 24 - horizon:
+                now = Instant(100.0 * episode + k, 100.0 * episode + k)
+                watching.observe(Observation("it", episode, k, x, ("shut", "open")[valve], inputs=(rain,)), now)
+                said = [each for each in watching.evaluate(now) if isinstance(each, Alert) and each.state == "firing"]
+                mine = [each for each in said if each.episode == episode]
+                fired = (max(mine[0].seq - 2, 0), mine[0].verdict) if mine else None
+        if fired is None:
+            continue
+        begin, verdict = fired
+        other = [states[begin]]
+        for noise in chance[begin : begin + horizon]:
+            other.append(linear(*other[-1], int(other[-1][0] > 6.2), *noise))
+        claims.append([each.value for each in verdict.quantities])
+        came_true.append([max(level for level, _ in run) < 7 for run in (states[begin : begin + horizon + 1], other)])
+    claimed, happened = np.array(claims), np.array(came_true)
+    assert len(claimed) > 40
+    error = np.sqrt((claimed * (1 - claimed)).sum(axis=0)) / len(claimed)
+    # A probability of the world is itself wrong by up to about 0.03, from the 120 episodes that it was learned from.
+    assert (np.abs(claimed.mean(axis=0) - happened.mean(axis=0)) < 3.5 * error + 0.03).all()
+    assert claimed.mean(axis=0)[1] > claimed.mean(axis=0)[0] + 0.03, "careful would have been safer"
 
 
 def test_formulas_are_answered_on_it(learned: Learned) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import erf, sqrt
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.proposal.paths import episodes_of
 from monitor.authoring.proposal.world_paths import held_out_paths, numbered_paths
+from monitor.cli.init_world import WorldProposal
 from monitor.cli.learn_dynamics import world_roles
 from monitor.cli.recorded_inputs import open_recording
 from monitor.model.mdp import MDP
@@ -192,6 +195,39 @@ def test_an_end_without_its_state_counts_where_the_condition_may_hold(tmp_path: 
             assert path.episode is not None
             shown = [float(line.split(",")[2]) for line in lines[1:] if line.startswith(f"{path.episode // 5},")]
             assert [numbers.sent(state)[0][0] for state in path.sent.tolist()] == shown
+
+
+def test_the_end_of_an_episode_tells_that_nothing_follows(tmp_path: Path) -> None:
+    """Episodes end at once above 7, at rest anywhere, or are cut off; a last row without an action has the state."""
+    rng, runs = np.random.default_rng(7), list[tuple[list[float], str]]()
+    for _ in range(60):
+        states, why = [float(rng.integers(0, 6))], ""
+        while not why:
+            states.append(float(rng.integers(0, 9)))
+            why = "done" if states[-1] >= 7 or rng.random() < 0.1 else "cut" if len(states) > 5 else ""
+        runs.append((states, why))
+    lines = ["episode,step,x,action,done,cut"]
+    for episode, (states, why) in enumerate(runs):
+        for step, x in enumerate(states):
+            last = step == len(states) - 1
+            marks = f"{int(last and why == 'done')},{int(last and why == 'cut')}"
+            lines.append(f"{episode},{step},{x},{'' if last else rng.integers(2)},{marks}")
+    (tmp_path / "log.csv").write_text("\n".join([*lines, ""]))
+    source = open_recording(tmp_path / "log.csv", "")
+    roles = world_roles(source, {"state": "x", "terminated": "done", "truncated": "cut"}, ())
+    steps = read_steps([source], roles, LeftOut(), RowLimit.parsed("0"))
+    learned: Any = SimpleNamespace(steps=steps, best=SimpleNamespace(world=world_of(steps, "x >= 7")))
+    none: Any = None
+    judged_steps, happened = WorldProposal(learned, none, roles).outcomes("high").events(3)
+    wanted = []
+    for states, why in runs:
+        for t in range(1, len(states)):
+            later = states[t + 1 : t + 4]
+            known = t < len(states) - 1 and (why == "done" or len(later) == 3)
+            wanted.append((known, known and any(x >= 7 for x in later)))
+    found = [(bool(known), bool(known and high)) for known, high in zip(judged_steps, happened, strict=True)]
+    assert found == wanted
+    assert 20 < sum(high for _, high in wanted) < sum(known for known, _ in wanted) - 20
 
 
 @pytest.mark.parametrize("seed", [0, 3])
