@@ -186,7 +186,7 @@ def _take_outcomes(address: str, result: LoopResult) -> int:
 
 
 def summarise(result: LoopResult) -> list[str]:
-    """Print the result, and the table if it is not on the screen; return a sentence for each missing event."""
+    """Print the result, and the table if it is not on the screen; return a sentence for each unmet expectation."""
     if not on_terminal(sys.stdout):
         for row in [("", *KINDS.values()), *result.lines()]:
             say(f"{row[0]:<14} {row[1]:>20} {row[2]:>20}".rstrip())

@@ -73,8 +73,8 @@ def on_stream(
 def stream_seed(seed: int, stream: tuple[str, Episode, str], seq: int, test: int) -> int:
     """Return the seed of one verdict's noise.
 
-    Each verdict has a new seed, so an agent that reacts to alarms cannot influence the noise of later verdicts. The
-    seed depends only on the arguments, so a replay draws the same numbers.
+    Each verdict has a new seed, so an agent that reacts to alarms never gets the same noise again. The seed depends
+    only on the arguments, so a replay draws the same numbers.
     """
     content = json.dumps([seed, *stream, seq, test]).encode("ascii")
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") % SEEDS

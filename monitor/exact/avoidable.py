@@ -133,7 +133,7 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
 def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
     """Return the values of decisions at each extreme; the extreme that is worse for the goal comes first.
 
-    The list has only one entry if every reachable pair was recorded.
+    The list has only one entry if no row leads to a state about which something is unknown.
     """
     measure = missed.measure
     worlds = [evaluators]

@@ -260,7 +260,7 @@ class Evaluators:
     def sides(self) -> tuple[Evaluators, Evaluators] | None:
         """Evaluators of the two variants of the model (`both_sides`) with the lowest and the highest possible values.
 
-        None if no row has unknown outcomes.
+        None if no row leads to a state about which something is unknown.
         """
         models = self.model, *self.models.values()
         there, unknown = unknown_states(*models), unknown_labels(*models)

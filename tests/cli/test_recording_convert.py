@@ -204,6 +204,20 @@ def test_every_form_of_order_becomes_the_seq_of_an_agent(
     assert [(step["episode"], step["seq"]) for _, step in sent(tmp_path / "to.rec")] == seqs
 
 
+@pytest.mark.parametrize(("reward", "paid"), [("0.5", 1.5), ("", 1.0)])
+def test_the_row_of_a_last_state_ends_the_episode_and_pays_its_last_step(
+    tmp_path: Path, cfmon: Run, reward: str, paid: float
+) -> None:
+    (tmp_path / "a.csv").write_text(f"episode,step,state,action,reward,done\n0,0,1,0,1,0\n0,1,2,,{reward},1\n")
+    source, target = str(tmp_path / "a.csv"), str(tmp_path / "to.rec")
+    code, _, err = cfmon("recording", "convert", source, "--to", target, "--reward", "reward", "--terminated", "done")
+    assert code == 0, err
+    first, last = (step for _, step in sent(tmp_path / "to.rec"))
+    assert "reward" not in first
+    assert (last["state"], last.get("terminated"), last["reward"]) == (2, True, paid)
+    assert "action" not in last
+
+
 @pytest.mark.parametrize("rows", ["episode,step\n0,0\n0,1\n0,1\n0,2", "episode,step\n0,2\n0,1", "step\n0\n1\n1\n2"])
 def test_rows_out_of_order_are_not_converted(tmp_path: Path, cfmon: Run, rows: str) -> None:
     head, *lines = rows.splitlines()

@@ -167,7 +167,7 @@ def test_the_end_of_an_episode_is_marked_and_read(blank: Page, calmly_served: st
     assert places == pytest.approx([100 / 3, BOTTOM], abs=0.01), "at its value, at the end; one that was blind has none"
     assert levels(chart)[0] > 0, "an outcome does not stretch the axis"
     assert square.evaluate("each => getComputedStyle(each).fill === getComputedStyle(each).stroke"), "missed: filled"
-    assert "goal missed: 1 of 1 episodes" in key(chart), "the other one was blind at its end"
+    assert "last values that miss the goal: 1 of 1" in key(chart), "the other one was blind at its end"
     legend = blank.locator(".shown .legend li:has(.ended)").all_inner_texts()
     assert [each.strip() for each in legend] == ["episode ended, goal met", "goal missed"]
     gaps = chart.locator(".gaps span")

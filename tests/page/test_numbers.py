@@ -160,7 +160,8 @@ def beside(formula: dict[str, Any]) -> str:
         return f"before: {before}" if formula["state"] == "blind" else "blind"
     if formula["outcome"] in {"regret", "unavoidable"}:
         other = formula["alternative"]["name"]
-        return f"not met; {other} meets it" if formula["outcome"] == "regret" else f"not met, also by {other}"
+        meets = "would have met" if any(at["offset"] > 0 for at in formula["profile"]) else "meets"
+        return f"not met; {other} {meets} it" if formula["outcome"] == "regret" else f"not met, nor by {other}"
     return f"verdict: {formula['outcome']}" if formula["outcome"] else "between episodes"
 
 
@@ -195,7 +196,7 @@ def newest(formula: dict[str, Any]) -> list[str]:
 
 
 def facts(formula: dict[str, Any]) -> dict[str, str]:
-    alternative = formula["alternative"]
+    alternative, needed = formula["alternative"], formula["fires_after"]
     bounds, whose = (formula["bounds"], "") if alternative is None else (alternative["bounds"], alternative["name"])
     shown = {
         "verdict": verdict(formula),
@@ -205,7 +206,7 @@ def facts(formula: dict[str, Any]) -> dict[str, str]:
         "time": "" if formula["time_unix"] is None else moment(formula["time_unix"]),
         **values(formula),
         "required": required(formula["threshold"]),
-        "fires after": "1 verdict" if formula["fires_after"] == 1 else f"{formula['fires_after']} verdicts in a row",
+        "fires after": needed and f"{needed} bad verdict{'s' * (needed != 1)}",
     }
     return {name: text for name, text in shown.items() if text}
 

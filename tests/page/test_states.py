@@ -163,7 +163,7 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     assert row.locator("td[data-label='verdict']").inner_text() == "before: no alarm"
     said = row.locator("td[data-label='says']")
     assert said.get_by_role("link", name="Runbook").get_attribute("href") == "runbooks/CfmonFormulaBlind"
-    firing = "robot-danger. There may be more: robot-blind cannot be judged."
+    firing = "robot-danger. There may be more: blind: robot-blind."
     assert page.locator("#firing-none").inner_text() == firing
     card = page.locator("#blind > li")
     assert card.count() == 1
@@ -171,7 +171,7 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
         r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+, for \d+ s", card.locator(".head").inner_text()
     )
     assert re.fullmatch(
-        r"robot-blind: steps are missing \(.*seq.*\)\. Not judged now: regret_fallback\.",
+        r"robot-blind: steps are missing \(.*seq.*\)\. Not reliable now: regret_fallback\.",
         card.locator(".summary").inner_text(),
     )
     assert card.locator(".instructions").inner_text().startswith("How: Look at what the agent controls. Then find ")
@@ -191,9 +191,9 @@ def test_agents_that_are_blind_for_one_reason_share_a_card_and_idle_ones_have_no
     expect(cards).to_have_text(
         [
             re.compile(
-                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. Not judged now: regret_fallback\."
+                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. Not reliable now: regret_fallback\."
             ),
-            "robot-blind: no step has arrived for too long. Not judged now: regret_fallback.",
+            "robot-blind: no step has arrived for too long. Not reliable now: regret_fallback.",
         ],
         timeout=SOON,
     )

@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from monitor.alarm.blindness import BLINDNESS
 from monitor.cli import streaming
 from monitor.errors import ConfigError
 from monitor.evidence.bundle import read_bundle
@@ -216,6 +217,8 @@ def test_a_step_is_as_long_as_those_of_its_episode_were(world: World, driver: Dr
     assert after(1, 0, 1033.0) is None, "the time between episodes is no step"
     assert after(1, 1, 1033.5) == 0.5
     assert after(1, 2, 1030.0) is None, "a clock that ran backwards"
+    assert after(1, 0, 2000.0) is None, "the agent began the episode again"
+    assert after(1, 1, 2003.0) == 3.0
     [agent] = world.board.agents()
     assert {formula["horizon"] for formula in agent["formulas"]} == {3}
 
@@ -238,6 +241,7 @@ def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> N
             "words": "steps are missing",
             "detail": "seq 3 did not come",
             "complete": False,
+            "first": BLINDNESS["gap"].first,
             "runbook": "runbooks/CfmonFormulaBlind",
             "formulas": ["watch"],
         }

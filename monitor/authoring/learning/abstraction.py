@@ -31,6 +31,8 @@ ENOUGH: Final = 10
 FEW: Final = 20
 MANY: Final = 1000
 """A column with decimals is continuous if it has more different values than a tenth of its number of values.
+
+This bound is at least `FEW` and at most `MANY`.
 """
 
 

@@ -213,7 +213,7 @@ class LinkedRows:
         ends = (self.last[final] | self.last[step]) & ~self.recorded[step]
         final, step = final[ends], step[ends]
         self.reward = self.reward.copy()
-        self.reward[step] += np.nan_to_num(self.reward[final], nan=0.0)
+        self.reward[step] += np.where(np.isnan(self.reward[final]), 0.0, self.reward[final])
 
     def _cut_off(self) -> None:
         """Treat an end as a cut if it comes after as many steps as the time limit. It is unknown what follows a cut."""

@@ -208,11 +208,14 @@ class TableEvents:
         inputs = {"inputs": rows.several(row, roles.inputs, "inputs are")} if roles.inputs else {}
         step: dict[str, object] = {"seq": path.seq, "state": rows.state(row, roles.state), **inputs}
         reward = earned if arrives else path.reward
+        last_state = bool(ends) and action is None and not arrives and not roles.next_state
+        if last_state and earned is not None:  # no step begins here, so the last step gets this reward too
+            reward = earned + (path.reward or 0.0)
         step |= {} if reward is None else {"reward": reward}
         step |= {} if action is None else {"action": action}
         path.reward = None if arrives or ends else earned
         path.begins = bool(ends) and roles.episode is None
-        if not ends or arrives:
+        if not ends or arrives or last_state:
             return [{**step, **ends}]
         if not roles.next_state:
             return [{**step, "truncated": True}]

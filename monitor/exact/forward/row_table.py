@@ -52,9 +52,8 @@ class RowTable:
     `action`, the `weight` (the probability of this action) and the expected `reward` times the weight.
 
     For each successor of an EXACT row, `lower` has the probability times the weight, and `upper` is unused. For each
-    successor of a row of bounds, `lower` and `upper` have the bounds of the probability without the weight.
-    `successor_reward` has the part of the reward that depends on the successor; in a row of bounds, `reward` excludes
-    this part.
+    successor of a row of bounds, `lower` and `upper` have the bounds of the probability without the weight, and
+    `successor_reward` has the part of the reward that depends on the successor; `reward` then excludes this part.
 
     `observed_count`, `entry_count`, `row_count`, `successor_count`: the numbers in use. `computed`: number of
     counterfactual rows computed so far, including cleared rows.

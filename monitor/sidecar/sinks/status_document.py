@@ -81,8 +81,8 @@ class AgentStatus:
     rows: dict[str, FormulaStatus] = field(default_factory=dict)
 
     def judge(self, notice: Judged) -> None:
-        """Take a verdict, which may be the first one of an episode."""
-        if self.newest is None or self.newest.episode != notice.episode:
+        """Take a verdict, which may be the first one of an episode, or after an agent began it again."""
+        if self.newest is None or self.newest.episode != notice.episode or notice.seq < self.newest.seq:
             self.first = notice
         self.newest = notice
 
@@ -168,7 +168,8 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         "bounds": None,
         "threshold": None if threshold is None else {"comparison": threshold.comparison, "bound": threshold.bound},
         "horizon": longest_interval(query.formula),
-        "fires_after": query.spec.alarm.for_,
+        "bad_while": query.spec.alarm.fires_while,
+        "fires_after": None if threshold is None else query.spec.alarm.for_,
         "probability": query.probability,
         "alternative": None if alternative is None else {"name": alternative, "value": None, "bounds": None},
         "effect": None,

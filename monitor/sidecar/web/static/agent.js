@@ -38,7 +38,7 @@ function makeFormula({ formula: { name: title } }) {
     for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
     const [newest, ...asked] = values(formula);
-    numbers.render([newest, ["required", required(formula.threshold)], ["fires after", formula.fires_after === 1 ? "1 verdict" : `${formula.fires_after} verdicts in a row`]]);
+    numbers.render([newest, ["required", required(formula.threshold)], ["fires after", formula.fires_after && `${formula.fires_after} bad verdict${formula.fires_after === 1 ? "" : "s"}`]]);
     facts.render([...asked, ...(firing ? [course(firing)] : []), ...factsOf(formula)]);
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);

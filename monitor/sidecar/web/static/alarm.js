@@ -152,7 +152,6 @@ function makeExplanation() {
     const turn = ++turns;
     const wanted = () => turn === turns;
     frame.hidden = true;
-    later.render(alarm);
     links.replaceChildren();
     put(when, `When it fired (not now): step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}`);
     put(wait, alarm.evidence ? "The picture is being drawn from the evidence, which takes a while …" : "There is no evidence to draw.");
@@ -178,6 +177,7 @@ function makeExplanation() {
     sure.render(alarm);
     how.render(alarm);
     over.render(alarm);
+    later.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);
     const [newest, ...others] = values(alarm).map(([name, text]) => [alarm.state === "firing" && alarm.blind ? `last known, ${name}` : name, text]);
@@ -203,11 +203,12 @@ function aroundIt({ over_time: row, since_unix: since, now }) {
 
 // What the picture below does not show, and that causal models may disagree in it while they agree on the advice.
 function makeLater() {
-  const [page, above, models] = [element("a", "page", "the agent's page"), element("span", "", "in the chart above and "), element("span", "", " A shaded band in it is about the past; the advice above is from now on, and the same in every causal model.")];
-  const line = element("p", "quiet", "The picture ends at this step; what came later is ", above, "on ", page, ".", models);
-  return part(line, ({ agent, state, blind, evidence, bounds, profile, over_time: chart }) => {
+  const [page, above, enough, models] = [element("a", "page", "the agent's page"), element("span", "", "in the chart above and "), element("span", "", " “Since” is the first bad verdict; at this step there were enough to fire."), element("span", "", " A shaded band in it is about the past; the advice above is from now on, and the same in every causal model.")];
+  const line = element("p", "quiet", "The picture ends at this step; what came later is ", above, "on ", page, ".", enough, models);
+  return part(line, ({ agent, state, blind, evidence, bounds, profile, fired, since_unix: since, over_time: chart }) => {
     line.hidden = !evidence;
     above.hidden = !chart;
+    enough.hidden = state !== "firing" || since === fired.time_unix;
     page.href = agentPage(agent);
     const agreed = bounds !== null && bounds[0] === bounds[1] && profile.some(({ offset }) => offset === 0);
     models.hidden = !agreed || state !== "firing" || Boolean(blind);

@@ -46,7 +46,7 @@ function makeBlind() {
   return part(element("li", "blind", head, summary, how, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, first, todo, since }) => {
     put(head, ["BLIND", reason, `${agents.length} agent${agents.length === 1 ? "" : "s"}`, ...since].join(" · "));
     const more = agents.length > NAMES ? ` and ${agents.length - NAMES} more` : "";
-    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. Not judged now: ${formulas.join(", ")}.`);
+    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. Not reliable now: ${formulas.join(", ")}.`);
     how.render({ instructions: first, state: "firing" });
     runbook.render({ runbook: todo, state: "unknown" });
     link.hidden = agents.length > 1;
@@ -230,11 +230,18 @@ function agentsIn(wanted, { agents, states, count }) {
   return [...shown, ...(more > 0 ? [`${more} more`] : [])].join(", ");
 }
 
+// Names of agents that are blind for a reason that may hide an alarm.
+function blindNames({ blind, count }) {
+  const names = [...new Set(blind.filter(({ complete }) => !complete).map(({ agent }) => agent))];
+  const more = names.length > 2 || count.blind > blind.length;
+  return `${names.slice(0, 2).join(", ")}${more ? " and more" : ""}`;
+}
+
 // Why formulas have no verdict, as far as their agents are shown.
 function whyUnknown({ agents, states }) {
   const shown = agents.flatMap(({ formulas }) => formulas.filter(({ state }) => state === "unknown"));
-  const reasons = new Set(shown.map(({ outcome }) => (outcome ? "undecided" : "between episodes")));
-  return reasons.size === 1 && shown.length === states.unknown ? [...reasons][0] : "between episodes, or undecided";
+  const reasons = new Set(shown.map(({ outcome }) => (outcome ? "undecided" : "between episodes, or no verdict yet")));
+  return reasons.size === 1 && shown.length === states.unknown ? [...reasons][0] : "no verdict, or undecided";
 }
 
 // About one thing: whether it needs somebody (`yes`), and what there is to say.
@@ -335,11 +342,11 @@ function judge(lost) {
   // Idle agents need no evaluation; a model in doubt still gives verdicts, and is reported below.
   const blind = told.blind.some((group) => !group.complete) || told.count.blind > told.blind.length;
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
-  const unanswered = blind ? `${agentsIn("blind", told) || "an agent"} cannot be judged` : "";
+  const unanswered = blind ? `blind: ${blindNames(told)}` : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered, agentsIn("firing", told));
   sayBriefly("blind", agentsIn("blind", told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
   sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", unseen || unanswered);
-  sayBriefly("unknown", `${agentsIn("unknown", told)}: ${whyUnknown(told)}`, "none", unseen);
+  sayBriefly("unknown", `${agentsIn("unknown", told)}: ${whyUnknown(told)}`.replace(/^\d+ more: /, ""), "none", unseen);
   sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
   for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");
   describeSystem(told, lost);

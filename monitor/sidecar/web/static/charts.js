@@ -69,7 +69,8 @@ const countsOf = ({ ended }, alarms, axes) => `alarms: ${spansWithin(alarms, axe
 const endsEpisode = ({ time, value, ended }, n) => n + 1 < time.length && value[n] !== null && value[n + 1] === null && ended.includes(time[n + 1]);
 
 const MEETS = { ">=": (value, bound) => value >= bound, ">": (value, bound) => value > bound, "<=": (value, bound) => value <= bound, "<": (value, bound) => value < bound };
-const misses = (value, threshold) => threshold !== null && !MEETS[threshold.comparison](value, threshold.bound);
+// Whether a value is the bad answer: by default one that does not meet the threshold.
+const misses = (value, { threshold, bad_while: bad }) => threshold !== null && MEETS[threshold.comparison](value, threshold.bound) === (bad === "holds");
 
 // The ends of episodes that have a last value: [time, value].
 const endingsOf = (curve) => [...curve.time.keys()].filter((n) => endsEpisode(curve, n)).map((n) => [curve.time[n + 1], curve.value[n]]);
@@ -86,7 +87,8 @@ function makeCurves(small) {
   const [newest, ends] = [drawn("path", { class: "newest" }), drawn("path", { class: "ended" })];
   lines.append(grid, fired, ends, bound, instead, value, newest, bars);
   svg.append(holes, lines, squares);
-  return part(svg, ({ curve, threshold, alarms, axes }) => {
+  return part(svg, ({ formula, curve, alarms, axes }) => {
+    const { threshold } = formula;
     const { time, value: own, alternative, ended } = curve;
     const { from, to, low, high } = axes;
     const x = (when) => (WINDOW * (when - from)) / (to - from);
@@ -110,7 +112,7 @@ function makeCurves(small) {
     ends.setAttribute("d", upright.map((when) => `M${x(when).toFixed(2)} 0v${small ? HEIGHT / 4 : HEIGHT}`).join(""));
     const side = small ? SQUARE.small : SQUARE.large;
     fill(squares, shown.map(([when, one]) => [percent((when - from) / (to - from)), side, percent(y(bounded(one, low, high)) / HEIGHT), side]), {});
-    shown.forEach(([, one], n) => squares.children[n].setAttribute("class", misses(one, threshold) ? "ending missed" : "ending"));
+    shown.forEach(([, one], n) => squares.children[n].setAttribute("class", misses(one, formula) ? "ending missed" : "ending"));
     const last = own.length - 1;
     const current = last >= 0 && own[last] !== null && time[last] > from;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
@@ -134,7 +136,7 @@ export function makeTrace() {
     const { last_minutes: curve, threshold } = formula;
     frame.dataset.high = String(axes.high);
     frame.dataset.low = String(axes.low);
-    curves.render({ curve, threshold, alarms, axes: { ...axes, levels: [] } });
+    curves.render({ formula, curve, alarms, axes: { ...axes, levels: [] } });
     const needed = threshold === null ? "" : `; required ${required(threshold)}`;
     const words = `values of the last five minutes: ${extent(curve.time, curve.value, axes.from)}${needed}; ${countsOf(curve, alarms, axes)}`;
     curves.setAttribute("aria-label", words);
@@ -271,7 +273,10 @@ export function makeChart() {
     const [start, last] = [time.findIndex((each) => each >= shown.axes.from), time.length - 1];
     const n = cursor.time === null ? last : time.findLastIndex((each) => each <= cursor.time);
     const to = { ArrowLeft: n - 1, ArrowDown: n - 1, ArrowRight: n + 1, ArrowUp: n + 1, PageDown: n - 10, PageUp: n + 10, Home: start, End: last }[event.key];
-    if (event.key === "Escape") point(null);
+    if (event.key === "Escape" && cursor.time !== null) {
+      event.preventDefault();
+      point(null);
+    }
     if (to === undefined || start < 0) return;
     event.preventDefault();
     point(time[bounded(to, start, last)]);
@@ -286,11 +291,11 @@ export function makeChart() {
     if (whole.hidden) return;
     shown = { formula, curve, axes };
     cursor.charts.add(whole);
-    curves.render({ curve, threshold, alarms, axes });
+    curves.render({ formula, curve, alarms, axes });
     const { from, to, low, high } = axes;
     const last = endingsOf(curve).filter(([when]) => when >= from && when <= to);
     outcomes.hidden = threshold === null || last.length === 0;
-    put(outcomes, outcomes.hidden ? "" : `goal missed: ${last.filter(([, one]) => misses(one, threshold)).length} of ${last.length} episodes`);
+    put(outcomes, outcomes.hidden ? "" : `last values that miss the goal: ${last.filter(([, one]) => misses(one, formula)).length} of ${last.length}`);
     levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));

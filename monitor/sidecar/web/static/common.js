@@ -268,10 +268,11 @@ export function required(threshold) {
 export const between = (bounds) => (bounds ? `${number(bounds[0])} to ${number(bounds[1])}` : "");
 
 // What is known beside the state: why there is no verdict, or the verdict. While a formula is blind, its alarm is what it was.
-export function verdictOf({ state, blind, alarm, outcome, alternative }) {
+export function verdictOf({ state, blind, alarm, outcome, alternative, profile }) {
   if (blind) return state === "blind" ? `before: ${alarm === "clear" ? "no alarm" : alarm}` : "blind";
-  if (outcome === "regret") return `not met; ${alternative.name} meets it`;
-  if (outcome === "unavoidable") return `not met, also by ${alternative.name}`;
+  const back = profile.some(({ offset }) => offset > 0);
+  if (outcome === "regret") return `not met; ${alternative.name} ${back ? "would have met" : "meets"} it`;
+  if (outcome === "unavoidable") return `not met, nor by ${alternative.name}`;
   return outcome ? `verdict: ${outcome}` : "between episodes";
 }
 
@@ -279,7 +280,7 @@ export function verdictOf({ state, blind, alarm, outcome, alternative }) {
 export function rowOf(alarm, rows) {
   const row = rows.find(({ agent, formula }) => agent.name === alarm.agent && formula.name === alarm.formula.name);
   const curve = row && (row.formula.curve ?? row.formula.last_minutes);
-  return { pace: row ? paceOf(row) : "", over_time: curve ? { ...row, formula: { ...row.formula, curve } } : null };
+  return { pace: row ? paceOf(row) : "", over_time: curve?.time.length ? { ...row, formula: { ...row.formula, curve } } : null };
 }
 
 function paceOf({ agent: { seconds_per_step: each }, formula: { horizon: steps } }) {
