@@ -50,6 +50,16 @@ def test_formulas_that_need_somebody_are_first(blank: Page, calmly_served: str, 
     assert blank.locator("#span").input_value() == "300"
 
 
+def test_other_agents_that_need_somebody_are_named(blank: Page, calmly_served: str, answers: Answers) -> None:
+    life = answers.agent_of("fine")
+    life["others"] = {"firing": ["robot-2", "robot-3", "robot-4"], "blind": ["robot-5"]}
+    opened(blank, calmly_served, life)
+    assert blank.locator("#others").inner_text() == "firing: robot-2, robot-3 and 1 more; blind: robot-5"
+    life["others"] = {"firing": [], "blind": []}
+    opened(blank, calmly_served, life)
+    assert blank.locator("#others").inner_text() == ""
+
+
 def test_all_charts_have_one_axis_of_time_and_one_scale(blank: Page, calmly_served: str, answers: Answers) -> None:
     life = answers.agent_of("firing", "fine")
     one, two = life["formulas"]

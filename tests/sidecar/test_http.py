@@ -234,6 +234,10 @@ def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> N
     hear("emma", AlarmMoved("emma", "watch", "pending"))
     told = world.board.overview("", 2, driver.now.wall)
     assert [agent["name"] for agent in told["agents"]] == ["cleo", "emma"]
+    for name, firing, blind in (("anna", ["cleo"], ["bert"]), ("cleo", [], ["bert"]), ("bert", ["cleo"], [])):
+        life = world.board.life(name, 5)
+        assert life is not None
+        assert life["others"] == {"firing": firing, "blind": blind}
     assert told["blind"] == [
         {
             "agent": "bert",

@@ -238,6 +238,13 @@ def rank(agent: AgentStatus) -> int:
     return 3 if doubted or deviation_of(agent.deviates)["notable"] else 4
 
 
+def in_need(agents: dict[str, AgentStatus]) -> dict[str, list[str]]:
+    """Return the names of the agents with a formula that fires, and of those that are blind and may hide an alarm."""
+    firing = {name for name, agent in agents.items() if any(row.alarm == "firing" for row in agent.rows.values())}
+    blind = {group["agent"] for group in blind_groups(agents) if not group["complete"]}
+    return {"firing": sorted(firing), "blind": sorted(blind - firing)}
+
+
 def blind_groups(agents: dict[str, AgentStatus]) -> list[dict[str, Any]]:
     """Return one entry for each agent and reason, with its formulas."""
     groups: dict[tuple[str, BlindReason], dict[str, Any]] = {}

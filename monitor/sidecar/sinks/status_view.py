@@ -24,6 +24,7 @@ from monitor.sidecar.sinks.status_document import (
     doubt_of,
     explained,
     finite,
+    in_need,
     rank,
     shown,
     state_of,
@@ -209,12 +210,14 @@ class StatusView:
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """Return the data of one agent's page: values in words and as curves, outcomes of forecasts, `most` alarms.
 
-        The formulas are ordered by urgency. `older_alarms`: whether there are alarms beyond `most`. Returns None if the
-        agent is not known and no alarm of it is listed.
+        The formulas are ordered by urgency. `older_alarms`: whether there are alarms beyond `most`. `others`: names of
+        the other agents with a formula that fires or is blind, by state. Returns None if the agent is not known and no
+        alarm of it is listed.
         """
         alarms = self.found(AlarmFilter(agent=name), most + 1)
-        listed = {"alarms": alarms[:most], "older_alarms": len(alarms) > most}
+        listed: dict[str, Any] = {"alarms": alarms[:most], "older_alarms": len(alarms) > most}
         with self._lock:
+            listed["others"] = in_need({other: agent for other, agent in self._agents.items() if other != name})
             agent = self._agents.get(name)
             if agent is None:
                 return {"name": name, "known": False, "formulas": [], **listed} if alarms else None

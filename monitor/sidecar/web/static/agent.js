@@ -104,6 +104,7 @@ function show(answer) {
   put(at("now"), moment(told.now));
   if (!told.known) put(at("state"), "The monitor does not know this agent (any more): it is not monitored. Its alarms are below.");
   else put(at("state"), told.problem || `last message ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
+  put(at("others"), Object.entries(told.others).filter(([, names]) => names.length).map(([state, names]) => `${state}: ${shortened(names)}`).join("; "));
   put(at("deviates"), told.known && told.deviation.notable ? `NOT ITS POLICY: ${deviates(told.deviation)}. ${POLICY_ASSUMED}` : "");
   at("deviates").hidden = !at("deviates").textContent;
   put(at("doubt"), told.known ? aboutModel(told) : "");
@@ -119,6 +120,9 @@ function show(answer) {
   if (asked?.more) asked.more.open = true;
   asked?.scrollIntoView();
 }
+
+// The first names of a list.
+const shortened = (names) => `${names.slice(0, 2).join(", ")}${names.length > 2 ? ` and ${names.length - 2} more` : ""}`;
 
 // The id after "#"; none if it is malformed, as by hand.
 function anchor() {
