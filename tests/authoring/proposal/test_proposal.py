@@ -214,7 +214,7 @@ def test_alarms_are_compared_with_what_followed() -> None:
 @pytest.mark.parametrize("alarm", [ALARM, AlarmSpec(for_=2, keep=1)])
 def test_values_compared_with_thresholds_are_the_formulas_themselves(alarm: AlarmSpec) -> None:
     """On a learned model, where labels are unknown in places and steps impossible."""
-    rows = random_rows(np.random.default_rng(11), episodes=60)
+    rows = random_rows(np.random.default_rng(30), episodes=60)
     conditions = labels_of([], ["high: x >= 2"], roles("step"), tuple(rows[0]))
     learner, kept = Learner.new(roles("step"), None, conditions, 1.0), Collected(0, unsafe=np.ones(1, np.bool_))
     for batch in batches(rows, 50):
