@@ -283,7 +283,6 @@ def recurring(known: Sequence[dict[str, Any]], now: float | None) -> str:
     fates = [each["state"].replace("ended", "ended with the episode") for each in over]
     counted = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
     before = f" Of those before, {counted}; median length {span(statistics.median_high(lengths))}."
-    before += " The advice counts while this one fires."
     return f"Recurring: {len(known)} alarms in the last 5 minutes.{before if over else ''}"
 
 
@@ -314,7 +313,9 @@ def card(
         times,
     ]
     steps = "" if agent is None else pace(agent, alarm)
-    known_of_it = [sure(alarm, test), steps, recurring(known, now)] if firing else ["", "", ""]
+    often = recurring(known, now)
+    often += " The advice holds while this alarm fires." * bool(often and alarm["alternative"] and not alarm["blind"])
+    known_of_it = [sure(alarm, test), steps, often] if firing else ["", "", ""]
     return [" · ".join(words), alarm["summary"], *known_of_it]
 
 

@@ -162,6 +162,22 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
     assert trace.locator("rect.ending").get_attribute("class") == "ending", "the goal was met"
 
 
+def test_agents_without_a_verdict_are_named_with_the_reason(blank: Page, calmly_served: str, answers: Answers) -> None:
+    told = answers.overview(answers.agent("robot-1", "unknown"), answers.agent("robot-2", "blind", 1.0))
+    blank.route("**/api/**", lambda route: route.fulfill(json=told))
+    blank.goto(calmly_served)
+    line, firing = blank.locator("#unknown-none"), blank.locator("#firing-none")
+    expect(line).to_have_text("robot-1: between episodes, or no verdict yet", timeout=SOON)
+    [unknown] = [agent for agent in told["agents"] if agent["name"] == "robot-1"]
+    unknown["formulas"][0]["outcome"] = "undecided"
+    expect(line).to_have_text("robot-1: undecided", timeout=SOON)
+    told["agents"] = []
+    expect(line).to_have_text("no verdict, or undecided", timeout=SOON)
+    assert firing.inner_text() == "Unknown: blind: robot-2."
+    told["blind"] = []  # not all that are blind are listed
+    expect(firing).to_have_text("Unknown: some formulas are blind.", timeout=SOON)
+
+
 def test_what_is_unknown_is_not_counted_as_nothing(blank: Page, calmly_served: str, answers: Answers) -> None:
     show(blank, calmly_served, answers, "none")
     assert blank.locator("#strip .many").all_inner_texts() == ["?"] * 5

@@ -306,9 +306,6 @@ def test_critical_is_told_from_warning_by_more_than_colour(page: Page, scene: Sc
     assert accessible(page) == []
 
 
-COUNTS = "The advice counts while this one fires."
-
-
 def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_all(page: Page) -> None:
     said = """([ages, more]) => import('/common.js').then(({ repeatsOf }) => {
       const alarms = ages.map(([age, over]) => ({
@@ -324,20 +321,20 @@ def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_
         (
             [(301.0, 299.0), (10.0, None)],
             False,
-            (f"Recurring: 2 alarms in the last hour. Of those before, 1 resolved; median length 2 s. {COUNTS}"),
+            "Recurring: 2 alarms in the last hour. Of those before, 1 resolved; median length 2 s.",
         ),
         (
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],
             False,
             (
                 "Recurring: 3 alarms in the last day, 2 of them in the last hour. "
-                f"Of those before, 2 resolved, 1 ended with the episode; median length 3 s. {COUNTS}"
+                "Of those before, 2 resolved, 1 ended with the episode; median length 3 s."
             ),
         ),
         (
             [(3601.0, 1.0), (7200.0, 3601.0)],
             False,
-            f"Recurring: 2 alarms in the last day. Of those before, 2 resolved; median length 60 min. {COUNTS}",
+            "Recurring: 2 alarms in the last day. Of those before, 2 resolved; median length 60 min.",
         ),
         ([(299.0, None), (10.0, None)], True, "Recurring: at least 2 alarms in the last 5 minutes."),
     ):
@@ -385,7 +382,7 @@ EXACT = "How sure: exact, if the model's probabilities are right."
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([method, test]) => import('/common.js').then(({ howSure }) => howSure(method, test))"
     for method, test, words in (
-        ("exact", None, f"{EXACT}"),
+        ("exact", None, EXACT),
         ("sampled", None, "How sure: sampled, if the model's probabilities are right."),
         (
             "exact",

@@ -12,6 +12,8 @@ from monitor.arrays import Bools, Ints
 from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Table, Tally, mixed
 
+HELD_FRACTION: Final = 0.2
+"""Fraction of the episodes that are held out."""
 HELD: Final = 200_000
 """Largest number of held-out steps that are kept. Further steps are left out."""
 
@@ -71,7 +73,7 @@ class Holdout:
     """
 
     seed: int
-    fraction: float = 0.2
+    fraction: float = HELD_FRACTION
     begin: float = 0.0
     train: Tally = field(default_factory=lambda: Tally.empty(0, 0))
     histories: tuple[tuple[Table, Table], ...] = field(

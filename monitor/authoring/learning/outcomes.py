@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from monitor.arrays import Bools, Ints
-from monitor.authoring.learning.holdout import HELD, held_out
+from monitor.authoring.learning.holdout import HELD, HELD_FRACTION, held_out
 from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.state_codes import is_end, unknown_at
 
@@ -23,7 +23,7 @@ class Outcomes:
 
     seed: int
     unsafe: Bools
-    fraction: float = 0.2
+    fraction: float = HELD_FRACTION
     begin: float = 0.0
     unmarked: bool = False
     _parts: list[tuple[Bools, Bools, Bools, Bools, Ints, Ints]] = field(default_factory=list)

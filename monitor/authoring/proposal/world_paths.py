@@ -10,7 +10,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats
 from monitor.authoring.dynamics.learned_world import Parts
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.learning.holdout import held_out
+from monitor.authoring.learning.holdout import HELD_FRACTION, held_out
 from monitor.authoring.proposal.paths import RecordedPath, episodes_of
 from monitor.worlds import CheckedWorld
 from monitor.worlds.location_scale import LocationScale
@@ -80,5 +80,5 @@ def held_out_paths(paths: Sequence[RecordedPath], parts: Parts, seed: int) -> li
     """
     episodes = episodes_of(paths)
     learned = np.isin(episodes, np.concatenate([parts.fit.episode, parts.choice.episode]))
-    held = np.isin(episodes, parts.check.episode) | (held_out(episodes, seed, 0.2) & ~learned)
+    held = np.isin(episodes, parts.check.episode) | (held_out(episodes, seed, HELD_FRACTION) & ~learned)
     return [path for path, out in zip(paths, held.tolist(), strict=True) if out]

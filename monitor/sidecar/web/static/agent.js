@@ -1,7 +1,7 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
   POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
-  moment, part, put, repeatsOf, required, rowOf, sync, tell, values, verdictOf,
+  many, moment, part, put, repeatsOf, required, rowOf, shortened, sync, tell, values, verdictOf,
 } from "./common.js";
 import { course, makeAlarm, makeInstructions, makeProfile, makeRunbook, makeSure } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -38,7 +38,8 @@ function makeFormula({ formula: { name: title } }) {
     for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
     const [newest, ...asked] = values(formula);
-    numbers.render([newest, ["required", required(formula.threshold)], ["fires after", formula.fires_after && `${formula.fires_after} bad verdict${formula.fires_after === 1 ? "" : "s"}`]]);
+    const needed = formula.fires_after && many(formula.fires_after, "bad verdict");
+    numbers.render([newest, ["required", required(formula.threshold)], ["fires after", needed]]);
     facts.render([...asked, ...(firing ? [course(firing)] : []), ...factsOf(formula)]);
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);
@@ -94,8 +95,9 @@ function shownAlarms({ alarms, older_alarms: older, now, model_doubt: modelTest 
 function showFormulas(told) {
   const alarms = grouped(told.alarms, (alarm) => alarm.formula.name);
   const axes = axesOf(told.formulas, told.now, Number(at("span").value) || null);
-  const rows = told.formulas.map((formula, n) => ({ agent: told, formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
-  for (const alarm of told.alarms) if (alarm.state === "firing") Object.assign(alarm, rowOf(alarm, rows));
+  const rows = told.formulas.map((formula, n) => (
+    { agent: told, formula, alarms: alarms.get(formula.name) ?? [], axes: axes[n] }));
+  for (const alarm of told.alarms.filter(({ state }) => state === "firing")) Object.assign(alarm, rowOf(alarm, rows));
   sync(at("formulas"), rows, (row) => row.formula.name, makeFormula);
 }
 
@@ -104,7 +106,8 @@ function show(answer) {
   put(at("now"), moment(told.now));
   if (!told.known) put(at("state"), "The monitor does not know this agent (any more): it is not monitored. Its alarms are below.");
   else put(at("state"), told.problem || `last message ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
-  put(at("others"), Object.entries(told.others).filter(([, names]) => names.length).map(([state, names]) => `${state}: ${shortened(names)}`).join("; "));
+  const others = Object.entries(told.others).filter(([, names]) => names.length > 0);
+  put(at("others"), others.map(([state, names]) => `${state}: ${shortened(names)}`).join("; "));
   put(at("deviates"), told.known && told.deviation.notable ? `NOT ITS POLICY: ${deviates(told.deviation)}. ${POLICY_ASSUMED}` : "");
   at("deviates").hidden = !at("deviates").textContent;
   put(at("doubt"), told.known ? aboutModel(told) : "");
@@ -120,9 +123,6 @@ function show(answer) {
   if (asked?.more) asked.more.open = true;
   asked?.scrollIntoView();
 }
-
-// The first names of a list.
-const shortened = (names) => `${names.slice(0, 2).join(", ")}${names.length > 2 ? ` and ${names.length - 2} more` : ""}`;
 
 // The id after "#"; none if it is malformed, as by hand.
 function anchor() {

@@ -65,11 +65,12 @@ export function makeInstructions() {
 export function makeSure() {
   const [sure, steps, repeats] = [element("span"), element("span", "pace"), element("span")];
   const line = element("p", "sure", steps, element("br"), sure, element("br"), repeats);
-  return part(line, ({ state, method, modelTest, pace = "", repeats: often = "" }) => {
+  return part(line, ({ state, method, modelTest, alternative, blind, pace = "", repeats: often = "" }) => {
     line.hidden = state !== "firing";
     put(sure, line.hidden ? "" : howSure(method, modelTest));
     put(steps, line.hidden ? "" : pace);
-    put(repeats, line.hidden ? "" : often);
+    const holds = often && alternative && !blind ? " The advice holds while this alarm fires." : "";
+    put(repeats, line.hidden ? "" : `${often}${holds}`);
   });
 }
 

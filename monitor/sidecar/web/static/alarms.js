@@ -1,6 +1,6 @@
 // The filtered list of alarms. The page's address contains the filter, so that the list can be shared.
 import { makeAlarm } from "./alarm.js";
-import { at, follow, look, put, sync, tell } from "./common.js";
+import { at, follow, look, many, put, sync, tell } from "./common.js";
 
 const FIELDS = ["agent", "formula", "severity", "state", "since", "until"];
 const input = (field) => at(field === "state" ? "state-wanted" : field);
@@ -21,7 +21,7 @@ function query() {
 
 function show(told) {
   sync(at("list"), told, (alarm) => alarm.id, makeAlarm);
-  put(at("state"), `${told.length} alarm${told.length === 1 ? "" : "s"}${told.length === 500 ? " or more: the newest 500" : ""}`);
+  put(at("state"), `${many(told.length, "alarm")}${told.length === 500 ? " or more: the newest 500" : ""}`);
   seen.told = told;
 }
 

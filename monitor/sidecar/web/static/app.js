@@ -1,7 +1,7 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, length, look, lookBack, makeFold, makeSentence, makeShape, moment, part, put, repeatsOf,
-  required, rowOf, span, sync, tell, verdictOf,
+  POLICY_ASSUMED, STATES, ago, agentPage, at, blindSince, departing, deviates, element, evidenceOf, figures, follow, fromNow, grouped, length, look, lookBack, makeFold, makeSentence, makeShape, many, moment, part, put, repeatsOf,
+  required, rowOf, shortened, span, sync, tell, verdictOf,
 } from "./common.js";
 import { makeAlarm, makeInstructions, makeRunbook } from "./alarm.js";
 import { widest } from "./bands.js";
@@ -44,9 +44,8 @@ function makeBlind() {
   const [head, summary, how, runbook] = [element("p", "head word-blind"), makeSentence("summary"), makeInstructions(), makeRunbook()];
   const link = element("a", "page", "the agent's page");
   return part(element("li", "blind", head, summary, how, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, first, todo, since }) => {
-    put(head, ["BLIND", reason, `${agents.length} agent${agents.length === 1 ? "" : "s"}`, ...since].join(" · "));
-    const more = agents.length > NAMES ? ` and ${agents.length - NAMES} more` : "";
-    summary.render(`${agents.slice(0, NAMES).join(", ")}${more}: ${words}. Not reliable now: ${formulas.join(", ")}.`);
+    put(head, ["BLIND", reason, many(agents.length, "agent"), ...since].join(" · "));
+    summary.render(`${shortened(agents, NAMES)}: ${words}. Not reliable now: ${formulas.join(", ")}.`);
     how.render({ instructions: first, state: "firing" });
     runbook.render({ runbook: todo, state: "unknown" });
     link.hidden = agents.length > 1;
@@ -230,18 +229,22 @@ function agentsIn(wanted, { agents, states, count }) {
   return [...shown, ...(more > 0 ? [`${more} more`] : [])].join(", ");
 }
 
-// Names of agents that are blind for a reason that may hide an alarm.
-function blindNames({ blind, count }) {
+// Why there may be more alarms: agents are blind for a reason that may hide one. Only some of many are listed.
+function unanswered({ blind, count }) {
   const names = [...new Set(blind.filter(({ complete }) => !complete).map(({ agent }) => agent))];
-  const more = names.length > 2 || count.blind > blind.length;
-  return `${names.slice(0, 2).join(", ")}${more ? " and more" : ""}`;
+  const unlisted = count.blind > blind.length;
+  if (names.length === 0) return unlisted ? "some formulas are blind" : "";
+  return `blind: ${shortened(names)}${unlisted ? ", and others" : ""}`;
 }
 
-// Why formulas have no verdict, as far as their agents are shown.
-function whyUnknown({ agents, states }) {
-  const shown = agents.flatMap(({ formulas }) => formulas.filter(({ state }) => state === "unknown"));
-  const reasons = new Set(shown.map(({ outcome }) => (outcome ? "undecided" : "between episodes, or no verdict yet")));
-  return reasons.size === 1 && shown.length === states.unknown ? [...reasons][0] : "no verdict, or undecided";
+// Why formulas have no verdict, with the names of their agents as far as these are shown.
+function aboutUnknown(told) {
+  const shown = told.agents.flatMap(({ formulas }) => formulas.filter(({ state }) => state === "unknown"));
+  if (shown.length === 0) return "no verdict, or undecided";
+  const undecided = shown.filter(({ outcome }) => outcome).length;
+  const all = shown.length === told.states.unknown;
+  const why = all && undecided === 0 ? "between episodes, or no verdict yet" : all && undecided === shown.length ? "undecided" : "no verdict, or undecided";
+  return `${agentsIn("unknown", told)}: ${why}`;
 }
 
 // About one thing: whether it needs somebody (`yes`), and what there is to say.
@@ -252,7 +255,7 @@ function sayOf(name, id, wrong, text, why = "") {
 }
 
 function describeBroker({ connected, broker, unsent }) {
-  const waiting = unsent ? `; ${unsent} message${unsent === 1 ? "" : "s"} not sent yet` : "";
+  const waiting = unsent ? `; ${many(unsent, "message")} not sent yet` : "";
   return connected ? `connected to ${broker}${waiting}` : `NOT connected to ${broker}${waiting}`;
 }
 
@@ -260,7 +263,7 @@ function describeBroker({ connected, broker, unsent }) {
 function describeDoubts({ doubt, contradictions, deviating }) {
   const counts = [[doubt.agents.length, "agent", "in doubt"], [contradictions.rows_rejected, "row", "of the model wrong"],
     [contradictions.agents_rejected, "agent", "contradicting it"], [deviating.length, "agent", "not following its policy"]];
-  return counts.filter(([count]) => count > 0).map(([count, what, how]) => `${count} ${what}${count === 1 ? "" : "s"} ${how}`).join(", ");
+  return counts.filter(([count]) => count > 0).map(([count, what, how]) => `${many(count, what)} ${how}`).join(", ");
 }
 
 function describeSystem(told, lost) {
@@ -289,7 +292,7 @@ const FOLDS = [
 function show(told) {
   const { status } = told;
   seen.told = told;
-  put(at("state"), told.problem || `monitoring ${told.count.agents} agent${told.count.agents === 1 ? "" : "s"}`);
+  put(at("state"), told.problem || `monitoring ${many(told.count.agents, "agent")}`);
   put(at("now"), moment(told.now));
   const model = `${status.model.name} ${status.model.sha256.slice(0, 12)}`;
   const shard = status.shard ? ` · only the agents of shard ${status.shard}` : "";
@@ -305,7 +308,8 @@ function show(told) {
   const before = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
   const repeats = ({ agent, formula }) => repeatsOf(before.get(`${agent} ${formula.name}`) ?? [], told.now, told.count.day > told.day.length);
   seen.rows = rowsOf(told);
-  const firing = told.firing.map((alarm) => ({ ...alarm, now: told.now, repeats: repeats(alarm), modelTest: told.doubt.model, ...rowOf(alarm, seen.rows) }));
+  const about = { now: told.now, modelTest: told.doubt.model };
+  const firing = told.firing.map((alarm) => ({ ...alarm, ...about, repeats: repeats(alarm), ...rowOf(alarm, seen.rows) }));
   sync(at("firing"), firing, (alarm) => alarm.id, makeAlarm);
   sync(at("blind"), blindOnes(told), (group) => group.reason, makeBlind);
   at("blind-section").hidden = at("blind").childElementCount === 0;
@@ -340,13 +344,12 @@ function judge(lost) {
   }
   const { agents } = told.count;
   // Idle agents need no evaluation; a model in doubt still gives verdicts, and is reported below.
-  const blind = told.blind.some((group) => !group.complete) || told.count.blind > told.blind.length;
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
-  const unanswered = blind ? `blind: ${blindNames(told)}` : "";
-  tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered, agentsIn("firing", told));
+  const incomplete = unseen || unanswered(told);
+  tell("firing-none", !told.firing.length, "No alarm is firing.", incomplete, agentsIn("firing", told));
   sayBriefly("blind", agentsIn("blind", told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
-  sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", unseen || unanswered);
-  sayBriefly("unknown", `${agentsIn("unknown", told)}: ${whyUnknown(told)}`.replace(/^\d+ more: /, ""), "none", unseen);
+  sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", incomplete);
+  sayBriefly("unknown", aboutUnknown(told), "none", unseen);
   sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
   for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");
   describeSystem(told, lost);

@@ -1,5 +1,5 @@
 // Bands on a model learned from data: what the recordings leave open of each value, drawn and in words.
-import { between, drawn, element, makeTable, number, part, put } from "./common.js";
+import { between, drawn, element, makeTable, many, number, part, put } from "./common.js";
 
 const WIDTH = 220;
 const MIDDLE = 13;
@@ -82,7 +82,7 @@ function scaleOf(rows, threshold) {
 function rests({ support }) {
   if (support === null) return "";
   if (support === 0) return "The answer rests on rows that were never recorded (within 90 % of the weight).";
-  return `The answer rests on at least ${support} visit${support === 1 ? "" : "s"} of each row that matters (90 % of the weight).`;
+  return `The answer rests on at least ${many(support, "visit")} of each row that matters (90 % of the weight).`;
 }
 
 function visit({ to_visit: pairs }) {

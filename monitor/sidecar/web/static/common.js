@@ -138,7 +138,7 @@ export function repeatsOf(alarms, now, more) {
   const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
   const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
   const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
-  const before = over.length ? ` Of those before, ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}. The advice counts while this one fires.` : "";
+  const before = over.length ? ` Of those before, ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}.` : "";
   return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}.${before}`;
 }
 
@@ -257,9 +257,13 @@ export function values(formula) {
 // The states of a formula; those that need somebody come first.
 export const STATES = ["firing", "pending", "blind", "unknown", "fine"];
 
-const stepsOf = (count) => `${count} step${count === 1 ? "" : "s"}`;
+// "1 step", "2 steps".
+export const many = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-export const stepsAgo = (count) => (count === 0 ? "now" : `${stepsOf(count)} ago`);
+// The first names of a list, and how many more it has.
+export const shortened = (names, most = 2) => `${names.slice(0, most).join(", ")}${names.length > most ? ` and ${names.length - most} more` : ""}`;
+
+export const stepsAgo = (count) => (count === 0 ? "now" : `${many(count, "step")} ago`);
 
 export function required(threshold) {
   return threshold === null ? "" : `${threshold.comparison} ${threshold.bound}`;
@@ -284,7 +288,7 @@ export function rowOf(alarm, rows) {
 }
 
 function paceOf({ agent: { seconds_per_step: each }, formula: { horizon: steps } }) {
-  return each && steps ? `Pace: one step in ${brief(each)}, so ${stepsOf(steps)} in about ${brief(each * steps)}.` : "";
+  return each && steps ? `Pace: one step in ${brief(each)}, so ${many(steps, "step")} in about ${brief(each * steps)}.` : "";
 }
 
 // Since when a formula is blind; nothing if that is not known.

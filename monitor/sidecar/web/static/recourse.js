@@ -1,5 +1,5 @@
 // Whether the missed goal of a formula could have been met by other decisions, and by which.
-import { element, makeTable, number, part, put } from "./common.js";
+import { element, makeTable, many, number, part, put } from "./common.js";
 
 const ANSWERS = {
   foresight: "Yes: the optimal policy, which knows nothing in advance, would have met the goal.",
@@ -29,13 +29,12 @@ function worlds({ value, recourse: { avoidable, best, optimal, changes, hindsigh
   const [known, unknown] = hindsight ? [", in hindsight", ", without hindsight"] : ["", ""];
   const row = (name, reached, met) => [name, number(reached), met ? "met" : "missed"];
   const rows = [row("as they were", value, false)];
-  if (changes) rows.push(row(`${decisions(changes.count)} changed${known}`, changes.value, true));
+  if (changes) rows.push(row(`${many(changes.count, "decision")} changed${known}`, changes.value, true));
   rows.push(row(`optimal${unknown}`, optimal, avoidable === "foresight"));
   if (hindsight) rows.push(row(`best${known}`, best, avoidable !== "no"));
   return rows;
 }
 
-const decisions = (count) => `${count} decision${count === 1 ? "" : "s"}`;
 
 function changed({ avoidable, changes, instead }) {
   if (!changes) return avoidable === "no" || avoidable === null ? "" : "Changing at most three decisions would not have met it.";
@@ -43,5 +42,5 @@ function changed({ avoidable, changes, instead }) {
   const first = `${instead} at step ${seq}`;
   return count === 1
     ? `One decision: ${first}, with no other decision changed, would have given ${samples ? "about " : ""}${number(value)}.`
-    : `${decisions(count)} would have given ${number(value)}; the first: ${first}.`;
+    : `${many(count, "decision")} would have given ${number(value)}; the first: ${first}.`;
 }

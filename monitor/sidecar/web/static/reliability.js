@@ -1,5 +1,5 @@
 // Forecasts and outcomes of a formula: one sentence, the reliability diagram, and its numbers as a table.
-import { drawn, element, makeRow, makeTable, part, put } from "./common.js";
+import { drawn, element, makeRow, makeTable, many, part, put } from "./common.js";
 
 // Fewest forecasts for which a diagram is meaningful.
 const FEW = 10;
@@ -59,7 +59,7 @@ function sentence({ bins }) {
   const off = bins.filter((bin) => !bin.agrees).length;
   const judged = off === 0 ? "Forecasts and outcomes agree within chance."
     : `In ${off} of ${bins.length} groups the forecasts are outside the 95 % interval.`;
-  return `Of ${most.count} forecast${most.count === 1 ? "" : "s"} of about ${decimals(most.forecast)}, the fraction ${decimals(most.came_true)} came true. ${judged}`;
+  return `Of ${many(most.count, "forecast")} of about ${decimals(most.forecast)}, the fraction ${decimals(most.came_true)} came true. ${judged}`;
 }
 
 function score(counted) {
