@@ -59,9 +59,12 @@ class Answers:
         for state in WAY_TO_DANGER:
             scene.ticks += 2.0
             scene.step("robot-1", state)
+        for _ in range(5):
+            scene.step("robot-2", 0)
         self._told = scene.sources().overview("", 100)
         self._agent = self._told["agents"][0]
-        self.life = scene.sources().life("robot-1", 100) or {}
+        [self._fine] = [agent for agent in self._told["agents"] if agent["name"] == "robot-2"]
+        self.life, self._fine_life = (scene.sources().life(name, 100) or {} for name in ("robot-1", "robot-2"))
         self.alarms = scene.board.found(scene.asked())
 
     def overview(self, *agents: Told, **changes: Any) -> Told:  # noqa: ANN401 - parts of a document
@@ -94,7 +97,7 @@ class Answers:
 
     def agent(self, name: str, state: str, phase: float = 0.0) -> Told:
         """Return an agent in a state, with five minutes of values that swing."""
-        agent = deepcopy(self._agent)
+        agent = deepcopy(self._agent if state in {"firing", "pending"} else self._fine)
         [formula] = agent["formulas"]
         now = self._told["now"]
         low = {"firing": 0.62, "pending": 0.78, "fine": 0.93}.get(state, 0.9)
@@ -130,11 +133,15 @@ class Answers:
     def agent_of(self, *states: str) -> Told:
         """Return an agent's page with one formula in each of these states."""
         life = deepcopy(self.life)
-        [formula] = life["formulas"]
         rows = []
         for n, state in enumerate(states):
+            [formula] = (life if state in {"firing", "pending"} else self._fine_life)["formulas"]
             [row] = self.agent("robot-1", state, float(n))["formulas"]
-            rows.append({**formula, **row, "name": f"formula_{n}", "curve": row["last_minutes"]})
+            said = formula["summary"].replace("robot-2", "robot-1")
+            if state in {"blind", "unknown"}:
+                agent, finding = said.split(": ", 1)
+                said = "" if state == "unknown" else f"{agent}: BLIND (stale), last known: {finding}"
+            rows.append({**formula, **row, "name": f"formula_{n}", "curve": row["last_minutes"], "summary": said})
         life["formulas"] = sorted(rows, key=lambda row: ORDER.index(row["state"]))
         firing = [row["name"] for row in rows if row["state"] == "firing"]
         alarm = self._alarm("robot-1")

@@ -173,10 +173,16 @@ def verdict(formula: dict[str, Any]) -> str:
     return f"blind: {formula['blind']}" if formula["blind"] else formula["outcome"] or "between episodes"
 
 
+def fired(alarm: dict[str, Any], formula: dict[str, Any]) -> bool:
+    """Whether it is the alarm with which the formula fires."""
+    return bool(alarm["state"] == "firing" and alarm["formula"]["name"] == formula["name"])
+
+
 def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
     for alarm in told["alarms"]:
-        if alarm["state"] == "firing" and alarm["formula"]["name"] == formula["name"]:
-            when = f"{moment(alarm['since_unix'])}, {ago(alarm['since_unix'], told['now'])}"
+        if fired(alarm, formula):
+            long = span(math.floor(told["now"]) - math.floor(alarm["since_unix"]))
+            when = f"{moment(alarm['since_unix'])}, for {long}"
             return "; ".join(
                 filter(None, [f"{alarm['severity']}, since {when}", beside(formula), blind_since(formula)])
             )
@@ -186,10 +192,10 @@ def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
 def newest(formula: dict[str, Any]) -> list[str]:
     """What the key of a chart says: the newest of each curve, and when that was."""
     curve, alternative = formula["curve"], formula["alternative"]
-    back = f", {look_back(formula)}" if any(at["offset"] > 0 for at in formula["profile"]) else ""
-    said = [f"{'nominal' if alternative else 'value'}{back} {number(curve['value'][-1]) or 'no value'}"]
+    said = [f"judged {look_back(formula)}:"] if any(at["offset"] > 0 for at in formula["profile"]) else []
+    said.append(f"{'nominal' if alternative else 'value'} {number(curve['value'][-1]) or 'no value'}")
     if alternative:
-        said.append(f"{alternative['name']}{back} {number(curve['alternative'][-1]) or 'no value'}")
+        said.append(f"{alternative['name']} {number(curve['alternative'][-1]) or 'no value'}")
     if formula["threshold"]:
         said.append(f"required {required(formula['threshold'])}")
     return [*said, f"newest, at {moment(curve['time'][-1])}"]
@@ -214,8 +220,7 @@ def facts(formula: dict[str, Any]) -> dict[str, str]:
 def course(formula: dict[str, Any], told: dict[str, Any]) -> dict[str, str]:
     """How the value of a firing alarm went."""
     for alarm in told["alarms"]:
-        about = alarm["formula"]["name"] == formula["name"] and alarm["threshold"] is not None
-        if alarm["state"] == "firing" and about:
+        if fired(alarm, formula) and alarm["threshold"] is not None:
             went = [number(each) or "unknown" for each in (alarm["fired"]["value"], alarm.get("worst"), alarm["value"])]
             end = "last known" if alarm["blind"] else "now"
             name = f"{f'{look_back(alarm)}: ' if from_now(alarm) else ''}when it fired → worst → {end}"
@@ -254,9 +259,19 @@ def bands_of(formula: dict[str, Any]) -> list[list[str]]:
     return shown
 
 
+EVERYWHERE = re.compile(r" (?:These numbers hold|Same) in every (stable )?(?:causal )?model\.$")
+
+
+def finding(summary: str, *, fires: bool) -> str:
+    """The sentence about an alarm, without how sure it is if that is said beside it."""
+    return EVERYWHERE.sub("", summary) if fires else summary
+
+
 def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are."""
-    said = f"How sure: {alarm['method']}, if the model's probabilities are right."
+    models = EVERYWHERE.search(alarm["summary"])
+    same = f", the same in every {models[1] or ''}causal model" if models else ""
+    said = f"How sure: {alarm['method']}{same}, if the model's probabilities are right."
     if test is None:
         return said
     assert not test["doubted"]
@@ -316,7 +331,7 @@ def card(
     often = recurring(known, now)
     often += " The advice holds while this alarm fires." * bool(often and alarm["alternative"] and not alarm["blind"])
     known_of_it = [sure(alarm, test), steps, often] if firing else ["", "", ""]
-    return [" · ".join(words), alarm["summary"], *known_of_it]
+    return [" · ".join(words), finding(alarm["summary"], fires=firing), *known_of_it]
 
 
 def of_the_same(alarms: Iterable[dict[str, Any]], alarm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -406,7 +421,8 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
     for formula, part in zip(told["formulas"], shown["formulas"], strict=True):
         assert part["profile"] == profile(formula)
         assert part["facts"] == facts(formula) | course(formula, told)
-        assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
+        fires = any(fired(alarm, formula) for alarm in told["alarms"])
+        assert part["summary"] == (finding(formula["summary"], fires=fires) or "No verdict: between episodes.")
         assert part["details"] == formula["details"]
         assert part["word"] == formula["state"]
         assert part["since"] == since(formula, told)

@@ -168,12 +168,14 @@ def test_agents_without_a_verdict_are_named_with_the_reason(blank: Page, calmly_
     blank.goto(calmly_served)
     line, firing = blank.locator("#unknown-none"), blank.locator("#firing-none")
     expect(line).to_have_text("robot-1: between episodes, or no verdict yet", timeout=SOON)
+    expect(blank.locator("#lag")).to_have_text("0.04 s at most, of the messages that arrive; none from robot-2")
+    expect(blank.locator("#fine-none")).to_have_text("none")
     [unknown] = [agent for agent in told["agents"] if agent["name"] == "robot-1"]
     unknown["formulas"][0]["outcome"] = "undecided"
     expect(line).to_have_text("robot-1: undecided", timeout=SOON)
     told["agents"] = []
     expect(line).to_have_text("no verdict, or undecided", timeout=SOON)
-    assert firing.inner_text() == "Unknown: blind: robot-2."
+    assert firing.inner_text() == "Unknown: robot-2 is blind."
     told["blind"] = []  # not all that are blind are listed
     expect(firing).to_have_text("Unknown: some formulas are blind.", timeout=SOON)
 
@@ -182,6 +184,8 @@ def test_what_is_unknown_is_not_counted_as_nothing(blank: Page, calmly_served: s
     show(blank, calmly_served, answers, "none")
     assert blank.locator("#strip .many").all_inner_texts() == ["?"] * 5
     assert "Unknown: no agent has sent a step yet" in blank.locator("#firing-none").inner_text()
+    show(blank, calmly_served, answers, "many")
+    assert blank.locator("#fine-none").inner_text() == "robot-1, robot-2, 992 more"
     show(blank, calmly_served, answers, "disconnected")
     expect(blank.locator("#strip .many")).to_have_text(["?", "?", "3", "?", "?"], timeout=SOON)
     assert blank.locator("#broker").inner_text() == "NOT connected to mqtt://localhost:1883"

@@ -163,15 +163,16 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
     assert row.locator("td[data-label='verdict']").inner_text() == "before: no alarm"
     said = row.locator("td[data-label='says']")
     assert said.get_by_role("link", name="Runbook").get_attribute("href") == "runbooks/CfmonFormulaBlind"
-    firing = "robot-danger. There may be more: blind: robot-blind."
+    firing = "robot-danger. There may be more: robot-blind is blind."
     assert page.locator("#firing-none").inner_text() == firing
     card = page.locator("#blind > li")
     assert card.count() == 1
     assert re.fullmatch(
-        r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+, for \d+ s", card.locator(".head").inner_text()
+        r"BLIND · gap · 1 agent · blind since 20\d\d-\S+ [\d:]{8} \S+, for \d+ s; before: no alarm",
+        card.locator(".head").inner_text(),
     )
     assert re.fullmatch(
-        r"robot-blind: steps are missing \(.*seq.*\)\. Not reliable now: regret_fallback\.",
+        r"robot-blind: steps are missing \(.*seq.*\)\. Not reliable now: formula regret_fallback\.",
         card.locator(".summary").inner_text(),
     )
     assert card.locator(".instructions").inner_text().startswith("How: Look at what the agent controls. Then find ")
@@ -191,9 +192,10 @@ def test_agents_that_are_blind_for_one_reason_share_a_card_and_idle_ones_have_no
     expect(cards).to_have_text(
         [
             re.compile(
-                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*\. Not reliable now: regret_fallback\."
+                r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*"
+                r"\. Not reliable now: formula regret_fallback\."
             ),
-            "robot-blind: no step has arrived for too long. Not reliable now: regret_fallback.",
+            "robot-blind: no step has arrived for too long. Not reliable now: formula regret_fallback.",
         ],
         timeout=SOON,
     )
@@ -242,7 +244,7 @@ def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  #
     page.unroute("**/api/overview*")
     assert page.locator("#doubt-model").inner_text() == (
         "All agents' transitions fit the model so far (e-value 1.6 after 900 transitions; "
-        "up to 1 is no evidence against it). Below: 1 agent in doubt."
+        "only above 1 is it evidence against it). Below: 1 agent in doubt."
     )
     assert accessible(page) == []
     page.locator("#doubt li a").click()
@@ -380,7 +382,7 @@ EXACT = "How sure: exact, if the model's probabilities are right."
 
 
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
-    said = "([method, test]) => import('/common.js').then(({ howSure }) => howSure(method, test))"
+    said = "([alarm, test]) => import('/common.js').then(({ howSure }) => howSure(alarm, test))"
     for method, test, words in (
         ("exact", None, EXACT),
         ("sampled", None, "How sure: sampled, if the model's probabilities are right."),
@@ -400,7 +402,19 @@ def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(pa
             f"{EXACT} They fit all agents' 7 transitions so far.",
         ),
     ):
-        assert page.evaluate(said, [method, test]) == words
+        assert page.evaluate(said, [{"method": method, "summary": "a: P = 1. Exact for this model."}, test]) == words
+    for sentence, models in (
+        ("These numbers hold in every causal model.", "every causal model"),
+        ("These numbers hold in every stable causal model.", "every stable causal model"),
+        ("Same in every model.", "every causal model"),
+    ):
+        alarm = {"method": "exact", "summary": f"a: P = 1. {sentence}", "state": "firing"}
+        assert page.evaluate(said, [alarm, None]) == EXACT.replace("exact", f"exact, the same in {models}")
+        found = "(alarm) => import('/common.js').then(({ finding }) => finding(alarm))"
+        assert page.evaluate(found, alarm) == "a: P = 1."
+        assert page.evaluate(found, {**alarm, "state": "resolved"}) == alarm["summary"], (
+            "how sure is not said beside it"
+        )
 
 
 def test_an_alarm_that_ended_with_its_episode_is_not_said_to_be_resolved(page: Page, scene: Scene, served: str) -> None:

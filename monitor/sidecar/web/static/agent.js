@@ -1,7 +1,7 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
-  POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, follow, grouped, isMoment, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
-  many, moment, part, put, repeatsOf, required, rowOf, shortened, sync, tell, values, verdictOf,
+  POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, finding, follow, grouped, isMoment, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
+  many, moment, part, put, repeatsOf, required, rowOf, shortened, span, sync, tell, values, verdictOf,
 } from "./common.js";
 import { course, makeAlarm, makeInstructions, makeProfile, makeRunbook, makeSure } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -16,12 +16,12 @@ document.title = `${name} · Counterfactual monitor`;
 
 function makeFormula({ formula: { name: title } }) {
   const [shape, word, since, summary, details] = [makeShape(), element("span"), element("p", "quiet"), makeSentence("summary"), makeDetails()];
-  const [how, sure, runbook, numbers, facts] = [makeInstructions(), makeSure(), makeRunbook(), makeFacts(), makeFacts()];
+  const [how, sure, runbook, facts] = [makeInstructions(), makeSure(), makeRunbook(), makeFacts()];
   const [chart, text] = [makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
   const more = makeMore(facts, details, ...parts, element("p", "quiet", text));
-  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, how, sure, runbook, numbers, chart, more);
+  const card = element("section", "formula", element("h2", "", shape, ` ${title} · `, word), since, summary, how, sure, runbook, chart, more);
   card.id = `formula-${title}`;
   card.more = more;
   return part(card, ({ formula, alarms, axes }) => {
@@ -32,15 +32,12 @@ function makeFormula({ formula: { name: title } }) {
     word.className = `word-${formula.state}`;
     put(since, sinceOf(formula, alarms, axes.to));
     since.className = `quiet${formula.state === "firing" ? " word-firing" : ""}`;
-    summary.render(formula.summary || "No verdict: between episodes.");
-    card.classList.toggle("firing", formula.state === "firing");
     const firing = alarms.find(({ state }) => state === "firing");
+    summary.render(finding({ summary: formula.summary, state: firing?.state }) || "No verdict: between episodes.");
+    card.classList.toggle("firing", formula.state === "firing");
     for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
-    const [newest, ...asked] = values(formula);
-    const needed = formula.fires_after && many(formula.fires_after, "bad verdict");
-    numbers.render([newest, ["required", required(formula.threshold)], ["fires after", needed]]);
-    facts.render([...asked, ...(firing ? [course(firing)] : []), ...factsOf(formula)]);
+    facts.render([...values(formula), ["required", required(formula.threshold)], ...(firing ? [course(firing)] : []), ...factsOf(formula)]);
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);
     for (const other of others) other.render(formula);
@@ -53,7 +50,7 @@ function sinceOf(formula, alarms, now) {
   const firing = alarms.find(({ state }) => state === "firing");
   const blind = blindSince(formula) && `; ${blindSince(formula)}`;
   if (!firing) return `${verdictOf(formula)}${blind}`;
-  const long = isMoment(firing.since_unix) ? `, ${ago(firing.since_unix, now)}` : "";
+  const long = isMoment(firing.since_unix) ? `, for ${span(length(firing.since_unix, now))}` : "";
   return `${firing.severity}, since ${moment(firing.since_unix)}${long}; ${verdictOf(formula)}${blind}`;
 }
 
@@ -62,6 +59,7 @@ function factsOf(formula) {
   return [
     ["verdict", formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes"],
     ["alarm", formula.alarm],
+    ["fires after", formula.fires_after && many(formula.fires_after, "bad verdict")],
     ["bounds", bounds ? `${between(bounds)}${whose && ` (${whose})`}` : ""],
     ["step", formula.seq === null ? "" : String(formula.seq)],
     ["time", formula.time_unix === null ? "" : moment(formula.time_unix)],
@@ -69,6 +67,16 @@ function factsOf(formula) {
 }
 
 // ---- the whole page ----
+
+// Other agents in a state that needs somebody.
+function makeOther() {
+  const [shape, text] = [makeShape(), element("span")];
+  return part(element("span", "", shape, " ", text), ([state, names]) => {
+    shape.render(state);
+    shape.parentElement.className = `word-${state}`;
+    put(text, `${state}: ${shortened(names)} `);
+  });
+}
 
 function aboutModel(told) {
   const { doubt, model_doubt: model } = told;
@@ -107,7 +115,7 @@ function show(answer) {
   if (!told.known) put(at("state"), "The monitor does not know this agent (any more): it is not monitored. Its alarms are below.");
   else put(at("state"), told.problem || `last message ${ago(told.last_message, told.now)}${told.episode === null ? "" : `, episode ${told.episode}`}`);
   const others = Object.entries(told.others).filter(([, names]) => names.length > 0);
-  put(at("others"), others.map(([state, names]) => `${state}: ${shortened(names)}`).join("; "));
+  sync(at("others"), others, ([state]) => state, makeOther);
   put(at("deviates"), told.known && told.deviation.notable ? `NOT ITS POLICY: ${deviates(told.deviation)}. ${POLICY_ASSUMED}` : "");
   at("deviates").hidden = !at("deviates").textContent;
   put(at("doubt"), told.known ? aboutModel(told) : "");

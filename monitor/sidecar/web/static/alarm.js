@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, fromNow, howSure, isMoment, length, lookBack, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, finding, fromNow, howSure, isMoment, length, lookBack, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -34,7 +34,7 @@ export function makeAlarm() {
     shape.render(SHAPES[alarm.state]);
     put(title, [wordOf(alarm), alarm.severity, alarm.formula.name, alarm.agent, lasted(alarm)].join(" · "));
     head.className = `head word-${alarm.state}`;
-    summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
+    summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : finding(alarm));
     put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
     proof.hidden = bundle.hidden = !alarm.evidence;
     why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
@@ -65,9 +65,10 @@ export function makeInstructions() {
 export function makeSure() {
   const [sure, steps, repeats] = [element("span"), element("span", "pace"), element("span")];
   const line = element("p", "sure", steps, element("br"), sure, element("br"), repeats);
-  return part(line, ({ state, method, modelTest, alternative, blind, pace = "", repeats: often = "" }) => {
+  return part(line, (alarm) => {
+    const { state, modelTest, alternative, blind, pace = "", repeats: often = "" } = alarm;
     line.hidden = state !== "firing";
-    put(sure, line.hidden ? "" : howSure(method, modelTest));
+    put(sure, line.hidden ? "" : howSure(alarm, modelTest));
     put(steps, line.hidden ? "" : pace);
     const holds = often && alternative && !blind ? " The advice holds while this alarm fires." : "";
     put(repeats, line.hidden ? "" : `${often}${holds}`);
@@ -127,7 +128,7 @@ function makeExplanation() {
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
-  const [facts, asked, over, later] = [makeFacts(), makeFacts(), makeOver(), makeLater()];
+  const [facts, over, later] = [makeFacts(), makeOver(), makeLater()];
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
   const [times, how, runbook, sure, since] = [element("p", "quiet"), makeInstructions(), makeRunbook(), makeSure(), makeChart()];
   const [when, wait] = [named("h3", "why-moment"), named("p", "why-wait")];
@@ -142,7 +143,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), over, times, summary, how, sure, element("p", "", runbook), facts, since, wait, when, later, frame, links, makeMore(asked, numbers, details, profile, bands));
+  dialog.append(element("div", "bar", title, close), over, times, summary, how, sure, element("p", "", runbook), since, wait, when, later, frame, links, makeMore(facts, numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -172,7 +173,7 @@ function makeExplanation() {
     shape.render(SHAPES[alarm.state]);
     title.className = `word-${alarm.state}`;
     put(word, [wordOf(alarm), ...(alarm.state === "firing" && alarm.blind ? ["BLIND"] : []), alarm.severity, alarm.formula.name, alarm.agent].join(" · "));
-    summary.render(alarm.summary);
+    summary.render(finding(alarm));
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     put(times, lasted(alarm));
     sure.render(alarm);
@@ -181,9 +182,8 @@ function makeExplanation() {
     later.render(alarm);
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);
-    const [newest, ...others] = values(alarm).map(([name, text]) => [alarm.state === "firing" && alarm.blind ? `last known, ${name}` : name, text]);
-    facts.render([newest, ["required", required(alarm.threshold)], ["step", String(alarm.seq)]]);
-    asked.render([...others, course(alarm)]);
+    const known = values(alarm).map(([name, text]) => [alarm.state === "firing" && alarm.blind ? `last known, ${name}` : name, text]);
+    facts.render([...known, ["required", required(alarm.threshold)], ["step", String(alarm.seq)], course(alarm)]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);

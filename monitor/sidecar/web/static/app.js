@@ -45,7 +45,7 @@ function makeBlind() {
   const link = element("a", "page", "the agent's page");
   return part(element("li", "blind", head, summary, how, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, first, todo, since }) => {
     put(head, ["BLIND", reason, many(agents.length, "agent"), ...since].join(" · "));
-    summary.render(`${shortened(agents, NAMES)}: ${words}. Not reliable now: ${formulas.join(", ")}.`);
+    summary.render(`${shortened(agents, NAMES)}: ${words}. Not reliable now: ${formulas.length > 1 ? "formulas" : "formula"} ${formulas.join(", ")}.`);
     how.render({ instructions: first, state: "firing" });
     runbook.render({ runbook: todo, state: "unknown" });
     link.hidden = agents.length > 1;
@@ -59,7 +59,7 @@ function blindOnes({ blind, agents: shown, now }) {
   return [...reasons].map(([reason, groups]) => {
     const agents = groups.map(({ agent }) => agent);
     const known = agents.length === 1 ? shown.find(({ name }) => name === agents[0])?.formulas.filter((formula) => formula.blind === reason && blindSince(formula)) : [];
-    const since = known?.slice(0, 1).map((formula) => `${blindSince(formula)}, for ${span(length(formula.blind_since, now))}`) ?? [];
+    const since = known?.slice(0, 1).map((formula) => `${blindSince(formula)}, for ${span(length(formula.blind_since, now))}${formula.state === "blind" ? `; ${verdictOf(formula)}` : ""}`) ?? [];
     const detail = groups.length === 1 && groups[0].detail ? ` (${groups[0].detail})` : "";
     const formulas = [...new Set(groups.flatMap((group) => group.formulas))];
     return { reason, agents, formulas, words: `${groups[0].words}${detail}`, first: groups[0].first, todo: groups[0].runbook, since };
@@ -71,7 +71,7 @@ function blindOnes({ blind, agents: shown, now }) {
 function aboutModel(test) {
   if (test.doubted === null) return "The model as a whole has not been tested yet.";
   if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Verdicts may be wrong. ${departing(test)}`;
-  return `All agents' transitions fit the model so far (${evidenceOf(test)}; up to 1 is no evidence against it).`;
+  return `All agents' transitions fit the model so far (${evidenceOf(test)}; only above 1 is it evidence against it).`;
 }
 
 const makeDoubt = () => makeCard((doubt) => ({
@@ -234,7 +234,7 @@ function unanswered({ blind, count }) {
   const names = [...new Set(blind.filter(({ complete }) => !complete).map(({ agent }) => agent))];
   const unlisted = count.blind > blind.length;
   if (names.length === 0) return unlisted ? "some formulas are blind" : "";
-  return `blind: ${shortened(names)}${unlisted ? ", and others" : ""}`;
+  return `${shortened(names)}${unlisted ? " and others" : ""} ${names.length > 1 || unlisted ? "are" : "is"} blind`;
 }
 
 // Why formulas have no verdict, with the names of their agents as far as these are shown.
@@ -274,7 +274,9 @@ function describeSystem(told, lost) {
   const untested = doubt.model.doubted === null && !others;
   const about = `${aboutModel(doubt.model)}${others && ` Below: ${others}.`}`;
   sayOf("model", "doubt-model", doubt.model.doubted === true || Boolean(others), about, lost || (untested && "the model has not been tested against any step yet"));
-  const longest = lag && `${lag.seconds.toFixed(2)} s at most, of the messages that arrive${lag.seconds > SLOW ? ` (${lag.agent})` : ""}`;
+  const silent = told.blind.filter(({ reason }) => reason === "stale").map(({ agent }) => agent);
+  const missing = silent.length ? `; none from ${shortened(silent)}` : "";
+  const longest = lag && `${lag.seconds.toFixed(2)} s at most, of the messages that arrive${lag.seconds > SLOW ? ` (${lag.agent})` : ""}${missing}`;
   sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && "no step with a time yet"));
 }
 
@@ -350,7 +352,8 @@ function judge(lost) {
   sayBriefly("blind", agentsIn("blind", told), told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
   sayBriefly("pending", agentsIn("pending", told), "No alarm is pending.", incomplete);
   sayBriefly("unknown", aboutUnknown(told), "none", unseen);
-  sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
+  const fine = told.agents.some(({ formulas }) => formulas.some(({ state }) => state === "fine"));
+  sayBriefly("fine", fine ? agentsIn("fine", told) : "a verdict, and no alarm", "none", unseen);
   for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");
   describeSystem(told, lost);
   tell("agents-none", !told.agents.length, agents ? "No agent matches." : "No agent yet: waiting for steps on the configured topic.", lost);

@@ -233,8 +233,8 @@ const lastOf = ({ time, value, ended }, n) => (n > 0 && value[n - 1] !== null &&
 export function makeChart() {
   const [curves, levels, times, line] = [makeCurves(false), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
   const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
-  const [outcomes, when, gaps] = [element("li"), element("li", "when"), element("div", "gaps")];
-  const [plot, legend] = [element("div", "plot", curves, gaps, line), element("ul", "legend", ...keys, outcomes, when)];
+  const [asked, outcomes, when, gaps] = [element("li"), element("li"), element("li", "when"), element("div", "gaps")];
+  const [plot, legend] = [element("div", "plot", curves, gaps, line), element("ul", "legend", asked, ...keys, outcomes, when)];
   const frame = element("div", "chart", levels, plot, times);
   for (const [name, value] of [["role", "slider"], ["tabindex", "0"], ["aria-valuemin", "0"]]) frame.setAttribute(name, value);
   line.hidden = true;
@@ -247,10 +247,11 @@ export function makeChart() {
     const pointed = cursor.time !== null && cursor.time >= axes.from;
     const n = pointed ? indexAt(cursor.time) : curve.time.length - 1;
     const figure = (column) => number(column[n]) || "no value";
-    const back = formula.profile.some(({ offset }) => offset > 0) ? `, ${lookBack(formula)}` : "";
-    keys[0].render([`${formula.alternative ? "nominal" : "value"}${back}`, figure(curve.value)]);
+    asked.hidden = !formula.profile.some(({ offset }) => offset > 0);
+    put(asked, asked.hidden ? "" : `judged ${lookBack(formula)}:`);
+    keys[0].render([formula.alternative ? "nominal" : "value", figure(curve.value)]);
     keys[1].hidden = !formula.alternative;
-    if (formula.alternative) keys[1].render([`${formula.alternative.name}${back}`, figure(curve.alternative)]);
+    if (formula.alternative) keys[1].render([formula.alternative.name, figure(curve.alternative)]);
     keys[2].hidden = !formula.threshold;
     if (formula.threshold) keys[2].render(["required", required(formula.threshold)]);
     const over = curve.value[n] === null ? curve.ended.findLast((each) => each >= curve.time[n] && (!pointed || each <= cursor.time)) : undefined;
@@ -260,7 +261,7 @@ export function makeChart() {
     const stops = stopsOf(curve);
     frame.setAttribute("aria-valuemax", String(stops.length - 1));
     frame.setAttribute("aria-valuenow", String(pointed ? Math.max(stops.findLastIndex((each) => each <= cursor.time), 0) : stops.length - 1));
-    frame.setAttribute("aria-valuetext", [...keys.filter((key) => !key.hidden), when].map((each) => each.textContent).join("; "));
+    frame.setAttribute("aria-valuetext", [asked, ...keys, when].filter((key) => !key.hidden).map((each) => each.textContent).join("; "));
   };
 
   plot.addEventListener("pointermove", ({ clientX }) => {
@@ -295,7 +296,7 @@ export function makeChart() {
     const { from, to, low, high } = axes;
     const last = endingsOf(curve).filter(([when]) => when >= from && when <= to);
     outcomes.hidden = threshold === null || last.length === 0;
-    put(outcomes, outcomes.hidden ? "" : `last values that miss the goal: ${last.filter(([, one]) => misses(one, formula)).length} of ${last.length}`);
+    put(outcomes, outcomes.hidden ? "" : `episodes whose last value missed the goal: ${last.filter(([, one]) => misses(one, formula)).length} of ${last.length}`);
     levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));

@@ -217,9 +217,16 @@ export function makeSentence(className) {
   });
 }
 
+// The end of a summary that says in which causal models its numbers hold.
+const EVERYWHERE = / (?:These numbers hold|Same) in every (stable )?(?:causal )?model\.$/;
+
+// The summary of a firing alarm; in which causal models it holds is said by `howSure`.
+export const finding = ({ summary, state }) => (state === "firing" ? summary.replace(EVERYWHERE, "") : summary);
+
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
-export function howSure(method, test) {
-  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}, if the model's probabilities are right.`;
+export function howSure({ method, summary }, test) {
+  const models = EVERYWHERE.exec(summary);
+  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}${models ? `, the same in every ${models[1] ?? ""}causal model` : ""}, if the model's probabilities are right.`;
   if (!test) return how;
   if (test.doubted) return `${how} The agents' transitions CONTRADICT them.`;
   return `${how} ${test.doubted === null ? "They have not been tested yet." : `They fit all agents' ${test.transitions} transitions so far.`}`;
