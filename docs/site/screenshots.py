@@ -43,7 +43,7 @@ INCIDENT: Final = (
 """What is shown: one alarm fires, not that of the demo's own agent, and one agent is blind."""
 LASTING: Final = 4.0
 """Seconds for which it has fired."""
-COLOURS: Final = 256
+COLOURS: Final = 192
 """Of an image: few, so that it is small."""
 
 

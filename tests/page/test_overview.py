@@ -185,6 +185,7 @@ def test_what_is_unknown_is_not_counted_as_nothing(blank: Page, calmly_served: s
     assert blank.locator("#strip .many").all_inner_texts() == ["?"] * 5
     assert "Unknown: no agent has sent a step yet" in blank.locator("#firing-none").inner_text()
     show(blank, calmly_served, answers, "many")
+    assert blank.locator("#alternative").inner_text() == "fallback", "as all formulas have the same"
     assert blank.locator("#fine-none").inner_text() == "robot-1, robot-2, 992 more"
     show(blank, calmly_served, answers, "disconnected")
     expect(blank.locator("#strip .many")).to_have_text(["?", "?", "3", "?", "?"], timeout=SOON)

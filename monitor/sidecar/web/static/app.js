@@ -320,6 +320,8 @@ function show(told) {
   sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDeviating);
   sync(at("wrong"), wrongOnes(told.contradictions), (wrong) => wrong.name, () => makeCard((wrong) => wrong));
   sync(at("agents"), seen.rows, (row) => row.name, makeRow);
+  const others = new Set(seen.rows.flatMap(({ formula: { alternative } }) => (alternative ? [alternative.name] : [])));
+  put(at("alternative"), others.size === 1 ? [...others][0] : "alternative");
   sync(at("formulas"), told.formulas, (formula) => formula.name, makeWatched);
   const lanes = [...grouped(told.day, (alarm) => alarm.agent)].map(([agent, alarms]) => ({ agent, alarms, now: told.now }));
   sync(at("lanes"), lanes, (lane) => lane.agent, makeAgentLane);
