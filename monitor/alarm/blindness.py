@@ -34,38 +34,40 @@ class Blindness(msgspec.Struct, frozen=True):
     advises: bool = False
 
 
+_LOOK: Final = "Look at what the agent controls (the robot, the plant, the patient)."
+
 BLINDNESS: Final[Mapping[BlindReason, Blindness]] = {
     "gap": Blindness(
         "steps are missing",
-        "Look at what the agent controls. Then find out why messages are lost; this ends after enough new steps.",
+        f"{_LOOK} Then find out why messages are lost; this ends after enough new steps.",
     ),
     "stale": Blindness(
         "no step has arrived for too long",
-        "Look at what the agent controls. Then check whether it runs, and whether its steps reach the broker.",
+        f"{_LOOK} Then check whether the agent runs, and whether its steps reach the broker.",
         marks=True,
         alert="CfmonAgentSilent",
     ),
     "conflict": Blindness(
         "the same step arrived twice with different content",
-        "Look at what the agent controls. Then check whether two programs publish under its name.",
+        f"{_LOOK} Then check whether two programs publish under its name.",
     ),
     "impossible_step": Blindness(
         "a step arrived to which the model gives probability 0",
-        "Look at what the agent controls. Then compare its last steps with the model.",
+        f"{_LOOK} Then compare its last steps with the model.",
     ),
     "unknown_state": Blindness(
         "a step arrived whose state or action the model does not have",
-        "Look at what the agent controls. Then check how its states and actions are encoded.",
+        f"{_LOOK} Then check how its states and actions are encoded.",
     ),
     "out_of_range": Blindness(
         "a number of the state lies far outside what was recorded",
-        "Look at what the agent controls. Then check its sensor and the unit.",
+        f"{_LOOK} Then check its sensor and the unit.",
     ),
     "policy_mismatch": Blindness(
         "the agent runs a policy that is not configured",
-        "Look at what the agent controls. Then check which policy it runs, and configure that one.",
+        f"{_LOOK} Then check which policy it runs, and configure that one.",
     ),
-    "dropped": Blindness("steps were dropped", "Look at what the agent controls. Then check the load of this monitor."),
+    "dropped": Blindness("steps were dropped", f"{_LOOK} Then check the load of this monitor."),
     "warming_up": Blindness(
         "too few steps since the path was restarted", "Wait for as many steps as the formula looks back."
     ),
@@ -82,7 +84,7 @@ BLINDNESS: Final[Mapping[BlindReason, Blindness]] = {
     ),
     "old_episode": Blindness(
         "all arriving steps belong to episodes that have ended",
-        "Look at what the agent controls. Then check whether it uses the names of earlier episodes again.",
+        f"{_LOOK} Then check whether it uses the names of earlier episodes again.",
         marks=True,
         ready=True,
     ),

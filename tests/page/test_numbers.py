@@ -192,8 +192,7 @@ def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
 def newest(formula: dict[str, Any]) -> list[str]:
     """What the key of a chart says: the newest of each curve, and when that was."""
     curve, alternative = formula["curve"], formula["alternative"]
-    said = [f"judged {look_back(formula)}:"] if any(at["offset"] > 0 for at in formula["profile"]) else []
-    said.append(f"{'nominal' if alternative else 'value'} {number(curve['value'][-1]) or 'no value'}")
+    said = [f"{'nominal' if alternative else 'value'} {number(curve['value'][-1]) or 'no value'}"]
     if alternative:
         said.append(f"{alternative['name']} {number(curve['alternative'][-1]) or 'no value'}")
     if formula["threshold"]:
@@ -270,13 +269,13 @@ def finding(summary: str, *, fires: bool) -> str:
 def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are."""
     models = EVERYWHERE.search(alarm["summary"])
-    same = f", the same in every {models[1] or ''}causal model" if models else ""
-    said = f"How sure: {alarm['method']}{same}, if the model's probabilities are right."
-    if test is None:
-        return said
-    assert not test["doubted"]
-    fits = f"They fit all agents' {test['transitions']} transitions so far."
-    return f"{said} {'They have not been tested yet.' if test['doubted'] is None else fits}"
+    same = f", and the same in every {models[1] or ''}causal model" if models else ""
+    tested = ""
+    if test is not None:
+        assert not test["doubted"]
+        fits = f"fit all agents' {test['transitions']} transitions so far"
+        tested = f", which {'have not been tested yet' if test['doubted'] is None else fits}"
+    return f"How sure: it rests on the model's probabilities{tested}. From these it is {alarm['method']}{same}."
 
 
 def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:
@@ -298,7 +297,9 @@ def recurring(known: Sequence[dict[str, Any]], now: float | None) -> str:
     fates = [each["state"].replace("ended", "ended with the episode") for each in over]
     counted = ", ".join(f"{fates.count(fate)} {fate}" for fate in dict.fromkeys(fates))
     before = f" Of those before, {counted}; median length {span(statistics.median_high(lengths))}."
-    return f"Recurring: {len(known)} alarms in the last 5 minutes.{before if over else ''}"
+    first = now - min(each["began_unix"] for each in known)
+    unit = 1 if first < 120 else 60
+    return f"Recurring: {len(known)} alarms in the last {span(unit * math.ceil(first / unit))}.{before if over else ''}"
 
 
 def card(
@@ -409,7 +410,7 @@ READ = """() => {
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
   alarms: [...document.querySelectorAll(".cards > li:has(.sure)")].map(
-    (card) => [".head span:last-child", ".summary", ".pace + br + span", ".pace", ".sure > span:last-child"].map(
+    (card) => [".head span:last-child", ".summary", ".pace + br + span", ".pace", ".pace + br + span + br + span"].map(
       (what) => card.querySelector(what).textContent)),
   };
 }"""

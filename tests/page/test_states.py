@@ -172,10 +172,10 @@ def test_a_blind_agent_is_not_said_to_be_clear(page: Page) -> None:
         card.locator(".head").inner_text(),
     )
     assert re.fullmatch(
-        r"robot-blind: steps are missing \(.*seq.*\)\. Not reliable now: formula regret_fallback\.",
+        r"robot-blind: steps are missing \(.*seq.*\)\. No reliable verdict now of regret_fallback\.",
         card.locator(".summary").inner_text(),
     )
-    assert card.locator(".instructions").inner_text().startswith("How: Look at what the agent controls. Then find ")
+    assert card.locator(".instructions").inner_text().startswith("How: Look at what the agent controls (")
     assert card.get_by_role("link", name="Runbook").get_attribute("href") == "runbooks/CfmonFormulaBlind"
     assert card.locator(".page").get_attribute("href") == "agent?name=robot-blind"
 
@@ -193,9 +193,9 @@ def test_agents_that_are_blind_for_one_reason_share_a_card_and_idle_ones_have_no
         [
             re.compile(
                 r"robot-0, robot-1, robot-2, robot-3, robot-4 and 2 more: .*"
-                r"\. Not reliable now: formula regret_fallback\."
+                r"\. No reliable verdict now of regret_fallback\."
             ),
-            "robot-blind: no step has arrived for too long. Not reliable now: formula regret_fallback.",
+            "robot-blind: no step has arrived for too long. No reliable verdict now of regret_fallback.",
         ],
         timeout=SOON,
     )
@@ -319,26 +319,26 @@ def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_
     for ages, more, words in (
         ([(10.0, None)], False, ""),
         ([(10.0, 5.0), (90_000.0, 100.0)], False, ""),
-        ([(299.0, None), (10.0, None)], False, "Recurring: 2 alarms in the last 5 minutes."),
+        ([(299.0, None), (10.0, None)], False, "Recurring: 2 alarms in the last 5 min."),
         (
             [(301.0, 299.0), (10.0, None)],
             False,
-            "Recurring: 2 alarms in the last hour. Of those before, 1 resolved; median length 2 s.",
+            "Recurring: 2 alarms in the last 6 min. Of those before, 1 resolved; median length 2 s.",
         ),
         (
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],
             False,
             (
-                "Recurring: 3 alarms in the last day, 2 of them in the last hour. "
+                "Recurring: 3 alarms in the last 61 min, 2 of them in the last hour. "
                 "Of those before, 2 resolved, 1 ended with the episode; median length 3 s."
             ),
         ),
         (
             [(3601.0, 1.0), (7200.0, 3601.0)],
             False,
-            "Recurring: 2 alarms in the last day. Of those before, 2 resolved; median length 60 min.",
+            "Recurring: 2 alarms in the last 2 h. Of those before, 2 resolved; median length 60 min.",
         ),
-        ([(299.0, None), (10.0, None)], True, "Recurring: at least 2 alarms in the last 5 minutes."),
+        ([(299.0, None), (10.0, None)], True, "Recurring: at least 2 alarms in the last 5 min."),
     ):
         assert page.evaluate(said, [ages, more]) == words
 
@@ -378,38 +378,27 @@ def test_where_causal_models_disagree_it_is_said_that_the_advice_does_not_depend
         assert ("same in every causal model" in page.locator("#why-moment + p").inner_text()) is said, change
 
 
-EXACT = "How sure: exact, if the model's probabilities are right."
+RESTS = "How sure: it rests on the model's probabilities"
 
 
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([alarm, test]) => import('/common.js').then(({ howSure }) => howSure(alarm, test))"
     for method, test, words in (
-        ("exact", None, EXACT),
-        ("sampled", None, "How sure: sampled, if the model's probabilities are right."),
-        (
-            "exact",
-            {"doubted": True},
-            f"{EXACT} The agents' transitions CONTRADICT them.",
-        ),
-        (
-            "exact",
-            {"doubted": None},
-            f"{EXACT} They have not been tested yet.",
-        ),
-        (
-            "exact",
-            {"doubted": False, "transitions": 7},
-            f"{EXACT} They fit all agents' 7 transitions so far.",
-        ),
+        ("exact", None, ""),
+        ("sampled", None, ""),
+        ("exact", {"doubted": True}, ", which the agents' transitions CONTRADICT"),
+        ("exact", {"doubted": None}, ", which have not been tested yet"),
+        ("exact", {"doubted": False, "transitions": 7}, ", which fit all agents' 7 transitions so far"),
     ):
-        assert page.evaluate(said, [{"method": method, "summary": "a: P = 1. Exact for this model."}, test]) == words
+        alarm = {"method": method, "summary": "a: P = 1. Exact for this model."}
+        assert page.evaluate(said, [alarm, test]) == f"{RESTS}{words}. From these it is {method}."
     for sentence, models in (
         ("These numbers hold in every causal model.", "every causal model"),
         ("These numbers hold in every stable causal model.", "every stable causal model"),
         ("Same in every model.", "every causal model"),
     ):
         alarm = {"method": "exact", "summary": f"a: P = 1. {sentence}", "state": "firing"}
-        assert page.evaluate(said, [alarm, None]) == EXACT.replace("exact", f"exact, the same in {models}")
+        assert page.evaluate(said, [alarm, None]) == f"{RESTS}. From these it is exact, and the same in {models}."
         found = "(alarm) => import('/common.js').then(({ finding }) => finding(alarm))"
         assert page.evaluate(found, alarm) == "a: P = 1."
         assert page.evaluate(found, {**alarm, "state": "resolved"}) == alarm["summary"], (

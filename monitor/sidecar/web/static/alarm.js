@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, finding, fromNow, howSure, isMoment, length, lookBack, makeDetails, makeFacts, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, element, finding, fromNow, howSure, isMoment, length, lookBack, makeDetails, makeFacts, makeLabelled, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -63,15 +63,15 @@ export function makeInstructions() {
 
 // How sure a firing alarm is, how long its steps are, and how often its formula fired, as far as this is known here.
 export function makeSure() {
-  const [sure, steps, repeats] = [element("span"), element("span", "pace"), element("span")];
+  const [sure, steps, repeats] = [makeLabelled(), makeLabelled("pace"), makeLabelled()];
   const line = element("p", "sure", steps, element("br"), sure, element("br"), repeats);
   return part(line, (alarm) => {
     const { state, modelTest, alternative, blind, pace = "", repeats: often = "" } = alarm;
     line.hidden = state !== "firing";
-    put(sure, line.hidden ? "" : howSure(alarm, modelTest));
-    put(steps, line.hidden ? "" : pace);
+    sure.render(line.hidden ? "" : howSure(alarm, modelTest));
+    steps.render(line.hidden ? "" : pace);
     const holds = often && alternative && !blind ? " The advice holds while this alarm fires." : "";
-    put(repeats, line.hidden ? "" : `${often}${holds}`);
+    repeats.render(line.hidden ? "" : `${often}${holds}`);
   });
 }
 

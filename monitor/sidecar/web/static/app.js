@@ -45,7 +45,7 @@ function makeBlind() {
   const link = element("a", "page", "the agent's page");
   return part(element("li", "blind", head, summary, how, element("div", "actions", runbook, link)), ({ reason, agents, formulas, words, first, todo, since }) => {
     put(head, ["BLIND", reason, many(agents.length, "agent"), ...since].join(" · "));
-    summary.render(`${shortened(agents, NAMES)}: ${words}. Not reliable now: ${formulas.length > 1 ? "formulas" : "formula"} ${formulas.join(", ")}.`);
+    summary.render(`${shortened(agents, NAMES)}: ${words}. No reliable verdict now of ${formulas.join(", ")}.`);
     how.render({ instructions: first, state: "firing" });
     runbook.render({ runbook: todo, state: "unknown" });
     link.hidden = agents.length > 1;

@@ -1,7 +1,7 @@
 // Charts: the values of a formula over time, small (overview) or large (an agent's page), and the alarms of the last day.
 // All charts of a page have the same axis of time. Lines are drawn in units of their own and stretched to their place, so
 // nothing is measured; what must not be stretched (hatching, words) is placed in percent.
-import { drawn, element, lookBack, moment, number, part, put, required } from "./common.js";
+import { drawn, element, fromNow, lookBack, many, moment, number, part, put, required } from "./common.js";
 
 export const WINDOW = 300;
 const HEIGHT = 100;
@@ -233,8 +233,8 @@ const lastOf = ({ time, value, ended }, n) => (n > 0 && value[n - 1] !== null &&
 export function makeChart() {
   const [curves, levels, times, line] = [makeCurves(false), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
   const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
-  const [asked, outcomes, when, gaps] = [element("li"), element("li"), element("li", "when"), element("div", "gaps")];
-  const [plot, legend] = [element("div", "plot", curves, gaps, line), element("ul", "legend", asked, ...keys, outcomes, when)];
+  const [asked, outcomes, when, gaps] = [element("p", "quiet"), element("li"), element("li", "when"), element("div", "gaps")];
+  const [plot, legend] = [element("div", "plot", curves, gaps, line), element("ul", "legend", ...keys, outcomes, when)];
   const frame = element("div", "chart", levels, plot, times);
   for (const [name, value] of [["role", "slider"], ["tabindex", "0"], ["aria-valuemin", "0"]]) frame.setAttribute(name, value);
   line.hidden = true;
@@ -247,8 +247,6 @@ export function makeChart() {
     const pointed = cursor.time !== null && cursor.time >= axes.from;
     const n = pointed ? indexAt(cursor.time) : curve.time.length - 1;
     const figure = (column) => number(column[n]) || "no value";
-    asked.hidden = !formula.profile.some(({ offset }) => offset > 0);
-    put(asked, asked.hidden ? "" : `judged ${lookBack(formula)}:`);
     keys[0].render([formula.alternative ? "nominal" : "value", figure(curve.value)]);
     keys[1].hidden = !formula.alternative;
     if (formula.alternative) keys[1].render([formula.alternative.name, figure(curve.alternative)]);
@@ -261,7 +259,7 @@ export function makeChart() {
     const stops = stopsOf(curve);
     frame.setAttribute("aria-valuemax", String(stops.length - 1));
     frame.setAttribute("aria-valuenow", String(pointed ? Math.max(stops.findLastIndex((each) => each <= cursor.time), 0) : stops.length - 1));
-    frame.setAttribute("aria-valuetext", [asked, ...keys, when].filter((key) => !key.hidden).map((each) => each.textContent).join("; "));
+    frame.setAttribute("aria-valuetext", [...keys.filter((key) => !key.hidden), when].map((each) => each.textContent).join("; "));
   };
 
   plot.addEventListener("pointermove", ({ clientX }) => {
@@ -284,7 +282,7 @@ export function makeChart() {
   });
   frame.addEventListener("blur", () => point(null));
 
-  const whole = element("div", "", legend, frame);
+  const whole = element("div", "", asked, legend, frame);
   whole.read = read;
   return part(whole, ({ formula, alarms, axes }) => {
     const { curve, threshold } = formula;
@@ -293,10 +291,13 @@ export function makeChart() {
     shown = { formula, curve, axes };
     cursor.charts.add(whole);
     curves.render({ formula, curve, alarms, axes });
+    asked.hidden = !formula.profile.some(({ offset }) => offset > 0);
+    const [back, later] = [lookBack(formula), fromNow(formula)];
+    put(asked, asked.hidden ? "" : `The curves are judged ${back}, as the formula asks${later && `; from now on it is ${later}`}.`);
     const { from, to, low, high } = axes;
     const last = endingsOf(curve).filter(([when]) => when >= from && when <= to);
     outcomes.hidden = threshold === null || last.length === 0;
-    put(outcomes, outcomes.hidden ? "" : `episodes whose last value missed the goal: ${last.filter(([, one]) => misses(one, formula)).length} of ${last.length}`);
+    put(outcomes, outcomes.hidden ? "" : `${many(last.length, "episode")} ended here, ${last.filter(([, one]) => misses(one, formula)).length} with the goal missed`);
     levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));

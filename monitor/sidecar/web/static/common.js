@@ -129,17 +129,19 @@ export function makeFold(list, button, most, about = () => "") {
   return { render };
 }
 
-// How many of the alarms of an agent's formula began in the last day, in words, or in a shorter time if all of them did, so
-// that one that comes and goes is seen, and what became of those that are over; `more`: perhaps not all are known.
+// How many of the alarms of an agent's formula began in the last day, in words, since the first of them, so that one that
+// comes and goes is seen, and what became of those that are over; `more`: perhaps not all are known.
 export function repeatsOf(alarms, now, more) {
-  const [day, hour, minutes] = [86_400, 3600, 300].map((seconds) => alarms.filter(({ began_unix: began }) => began > now - seconds).length);
-  if (day < 2) return "";
-  const within = minutes === day ? "5 minutes" : hour === day ? "hour" : "day";
+  const [day, hour] = [86_400, 3600].map((seconds) => alarms.map(({ began_unix: began }) => now - began).filter((ago) => ago < seconds));
+  if (day.length < 2) return "";
+  const first = Math.max(...day);
+  const unit = first < 120 ? 1 : first < 7200 ? 60 : 3600;
   const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
   const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
   const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
   const before = over.length ? ` Of those before, ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}.` : "";
-  return `Recurring: ${more ? "at least " : ""}${day} alarms in the last ${within}${within === "day" && hour > 0 ? `, ${hour} of them in the last hour` : ""}.${before}`;
+  const lately = hour.length > 0 && hour.length < day.length ? `, ${hour.length} of them in the last hour` : "";
+  return `Recurring: ${more ? "at least " : ""}${day.length} alarms in the last ${span(unit * Math.ceil(first / unit))}${lately}.${before}`;
 }
 
 // What became of an alarm, by its state.
@@ -223,13 +225,23 @@ const EVERYWHERE = / (?:These numbers hold|Same) in every (stable )?(?:causal )?
 // The summary of a firing alarm; in which causal models it holds is said by `howSure`.
 export const finding = ({ summary, state }) => (state === "firing" ? summary.replace(EVERYWHERE, "") : summary);
 
+// A text of which the first words, up to a colon, name the rest.
+export function makeLabelled(className = "") {
+  const [label, rest] = [element("b"), element("span")];
+  return part(element("span", className, label, rest), (text) => {
+    const end = text.indexOf(":") + 1;
+    put(label, text.slice(0, end));
+    put(rest, text.slice(end));
+  });
+}
+
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
 export function howSure({ method, summary }, test) {
   const models = EVERYWHERE.exec(summary);
-  const how = `How sure: ${method === "exact" ? "exact" : "sampled"}${models ? `, the same in every ${models[1] ?? ""}causal model` : ""}, if the model's probabilities are right.`;
-  if (!test) return how;
-  if (test.doubted) return `${how} The agents' transitions CONTRADICT them.`;
-  return `${how} ${test.doubted === null ? "They have not been tested yet." : `They fit all agents' ${test.transitions} transitions so far.`}`;
+  const tested = !test ? "" : test.doubted === null ? ", which have not been tested yet" : test.doubted ? ", which the agents' transitions CONTRADICT"
+    : `, which fit all agents' ${test.transitions} transitions so far`;
+  const from = `${method === "exact" ? "exact" : "sampled"}${models ? `, and the same in every ${models[1] ?? ""}causal model` : ""}`;
+  return `How sure: it rests on the model's probabilities${tested}. From these it is ${from}.`;
 }
 
 // ---- numbers and times as text ----
