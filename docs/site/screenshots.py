@@ -43,9 +43,6 @@ INCIDENT: Final = (
 """What is shown: one alarm fires, not that of the demo's own agent, and one agent is blind."""
 LASTING: Final = 4.0
 """Seconds for which it has fired."""
-COLOURS: Final = 256
-"""Of an image: few, so that it is small."""
-
 
 @contextmanager
 def _running(command: list[str], **more: Any) -> Iterator[subprocess.Popen[str]]:  # noqa: ANN401 - passed on
@@ -93,10 +90,8 @@ def _demo(folder: str) -> Iterator[tuple[str, dict[str, subprocess.Popen[str]]]]
 def _keep(shot: bytes, name: str) -> None:
     from PIL import Image  # noqa: PLC0415 - only here
 
-    whole = Image.open(io.BytesIO(shot)).convert("RGB")
-    image = whole.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).convert("RGB")
     target = FOLDER / f"{name}.webp"
-    image.save(target, lossless=True, method=6)
+    Image.open(io.BytesIO(shot)).convert("RGB").save(target, lossless=True, method=6)
     print(f"{target}: {target.stat().st_size / 1000:.0f} KB")  # noqa: T201 - what was made
 
 
