@@ -44,6 +44,7 @@ INCIDENT: Final = (
 LASTING: Final = 4.0
 """Seconds for which it has fired."""
 
+
 @contextmanager
 def _running(command: list[str], **more: Any) -> Iterator[subprocess.Popen[str]]:  # noqa: ANN401 - passed on
     process = subprocess.Popen(command, text=True, **more)  # noqa: S603 - written below

@@ -79,7 +79,7 @@ class Advice:
         do = DO[change.kind].format(short)
         anyway = f"{do[0].lower()}{do[1:]}: {_instead(own, given)}"
         if self._brevity:
-            return f"Stop the agent safely; if impossible, {anyway}"
+            return f"Stop the agent safely; if impossible, {anyway}, {_too(test)}"
         return f"Stop the agent safely; if that is impossible, {anyway}, {_misses(test, bound)}"
 
     def _unknown(self, change: InterventionRef, test: Test) -> str:
@@ -221,7 +221,11 @@ def _advised(parsed: Formula, verdict: Verdict) -> tuple[InterventionRef, Test, 
 def _misses(test: Test, bound: str) -> str:
     """Return the words for a value that is not on the required side of the bound."""
     strictly = f"{NEEDED[test.comparison]} " if test.comparison in ("<", ">") else ""  # the value may equal the bound
-    return f"too {'little' if test.comparison in ('>=', '>') else 'much'} for {strictly}{bound}"
+    return f"{_too(test)} for {strictly}{bound}"
+
+
+def _too(test: Test) -> str:
+    return "too little" if test.comparison in (">=", ">") else "too much"
 
 
 def _instead(own: str, given: str) -> str:

@@ -99,10 +99,10 @@ def plain(value: float, *, holds: bool = False, **fields: Any) -> Verdict:  # no
 RUNBOOK = "Follow the runbook"
 
 
-def stop(who: str, given: str = "0.70", own: str = "0.60", lacks: str = "") -> str:
+def stop(who: str, given: str = "0.70", own: str = "0.60", lacks: str = ", too little") -> str:
     """The advice where handing over is better, and not good enough. `lacks`: for what, if there is room to say it."""
     do = who if " " in who else f"hand over to '{who}'"
-    return f"Stop the agent safely; if {'that is ' * bool(lacks)}impossible, {do}: {given} instead of {own}{lacks}"
+    return f"Stop the agent safely; if {'that is ' * (' for ' in lacks)}impossible, {do}: {given} instead of {own}{lacks}"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_for_an_agent_that_cannot_be_stopped_it_says_what_is_better(
     [
         ((0.1, 0.5, 0.3, 0.7), f"{UNKNOWN} (0.30 to 0.70). Without handing over: 0.10 to 0.50"),
         ((0.1, 0.5, 0.1, 0.5), f"{UNKNOWN} (0.10 to 0.50). Without handing over: 0.10 to 0.50"),
-        ((0.1, 0.2, 0.3, 0.7), stop("c", "0.30 to 0.70", "0.10 to 0.20")),
+        ((0.1, 0.2, 0.3, 0.7), stop("c", "0.30 to 0.70", "0.10 to 0.20", TOO_LITTLE)),
         ((0.4, 0.4, 0.6, 0.6), stop("c", "0.60", "0.40")),
     ],
     ids=["overlap", "the same", "better at worst", "nothing open"],
@@ -256,7 +256,7 @@ def test_where_values_are_open_handing_over_is_better_only_if_it_is_so_at_its_wo
     assert f" required. {told}. Had" in say(f"regret(c@5, {GOAL})", verdict)
 
 
-@pytest.mark.parametrize(("agent", "lacks"), [("a", ", too little for 0.80"), ("ward-7-bed-12", "")])
+@pytest.mark.parametrize(("agent", "lacks"), [("a", ", too little for 0.80"), ("ward-7-bed-12", ", too little")])
 def test_where_there_is_no_room_the_advice_leaves_out_what_handing_over_is_too_little_for(
     agent: str, lacks: str
 ) -> None:

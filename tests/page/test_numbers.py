@@ -160,7 +160,8 @@ def beside(formula: dict[str, Any]) -> str:
         return f"before: {before}" if formula["state"] == "blind" else "blind"
     if formula["outcome"] in {"regret", "unavoidable"}:
         other = formula["alternative"]["name"]
-        meets = "would have met" if any(at["offset"] > 0 for at in formula["profile"]) else "meets"
+        steps = max((at["offset"] for at in formula["profile"]), default=0)
+        meets = f"{steps_ago(steps)} would have met" if steps else "meets"
         return f"not met; {other} {meets} it" if formula["outcome"] == "regret" else f"not met, nor by {other}"
     return f"verdict: {formula['outcome']}" if formula["outcome"] else "between episodes"
 
@@ -269,13 +270,15 @@ def finding(summary: str, *, fires: bool) -> str:
 def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are."""
     models = EVERYWHERE.search(alarm["summary"])
-    same = f", and the same in every {models[1] or ''}causal model" if models else ""
+    same = ", without causal assumptions" if models else ""
+    assert not (models and models[1]), "no configuration here asks for it"
     tested = ""
     if test is not None:
         assert not test["doubted"]
         fits = f"fit all agents' {test['transitions']} transitions so far"
         tested = f", which {'have not been tested yet' if test['doubted'] is None else fits}"
-    return f"How sure: it rests on the model's probabilities{tested}. From these it is {alarm['method']}{same}."
+    how = {"exact": "computed exactly", "sampled": "sampled"}[alarm["method"]]
+    return f"How sure: as sure as the model's probabilities{tested}; {how}{same}."
 
 
 def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:

@@ -378,7 +378,8 @@ def test_where_causal_models_disagree_it_is_said_that_the_advice_does_not_depend
         assert ("same in every causal model" in page.locator("#why-moment + p").inner_text()) is said, change
 
 
-RESTS = "How sure: it rests on the model's probabilities"
+HOW = {"exact": "computed exactly", "sampled": "sampled"}
+RESTS = "How sure: as sure as the model's probabilities"
 
 
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
@@ -391,14 +392,14 @@ def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(pa
         ("exact", {"doubted": False, "transitions": 7}, ", which fit all agents' 7 transitions so far"),
     ):
         alarm = {"method": method, "summary": "a: P = 1. Exact for this model."}
-        assert page.evaluate(said, [alarm, test]) == f"{RESTS}{words}. From these it is {method}."
+        assert page.evaluate(said, [alarm, test]) == f"{RESTS}{words}; {HOW[method]}."
     for sentence, models in (
-        ("These numbers hold in every causal model.", "every causal model"),
-        ("These numbers hold in every stable causal model.", "every stable causal model"),
-        ("Same in every model.", "every causal model"),
+        ("These numbers hold in every causal model.", "without causal assumptions"),
+        ("These numbers hold in every stable causal model.", "assuming only that causes are stable"),
+        ("Same in every model.", "without causal assumptions"),
     ):
         alarm = {"method": "exact", "summary": f"a: P = 1. {sentence}", "state": "firing"}
-        assert page.evaluate(said, [alarm, None]) == f"{RESTS}. From these it is exact, and the same in {models}."
+        assert page.evaluate(said, [alarm, None]) == f"{RESTS}; computed exactly, {models}."
         found = "(alarm) => import('/common.js').then(({ finding }) => finding(alarm))"
         assert page.evaluate(found, alarm) == "a: P = 1."
         assert page.evaluate(found, {**alarm, "state": "resolved"}) == alarm["summary"], (

@@ -1,7 +1,7 @@
 // Charts: the values of a formula over time, small (overview) or large (an agent's page), and the alarms of the last day.
 // All charts of a page have the same axis of time. Lines are drawn in units of their own and stretched to their place, so
 // nothing is measured; what must not be stretched (hatching, words) is placed in percent.
-import { drawn, element, fromNow, lookBack, many, moment, number, part, put, required } from "./common.js";
+import { drawn, element, fromNow, lookBack, moment, number, part, put, required } from "./common.js";
 
 export const WINDOW = 300;
 const HEIGHT = 100;
@@ -292,12 +292,13 @@ export function makeChart() {
     cursor.charts.add(whole);
     curves.render({ formula, curve, alarms, axes });
     asked.hidden = !formula.profile.some(({ offset }) => offset > 0);
-    const [back, later] = [lookBack(formula), fromNow(formula)];
+    const [back, later] = [lookBack(formula), fromNow(formula, 2)];
     put(asked, asked.hidden ? "" : `The curves are judged ${back}, as the formula asks${later && `; from now on it is ${later}`}.`);
     const { from, to, low, high } = axes;
     const last = endingsOf(curve).filter(([when]) => when >= from && when <= to);
+    const missed = last.filter(([, one]) => misses(one, formula)).length;
     outcomes.hidden = threshold === null || last.length === 0;
-    put(outcomes, outcomes.hidden ? "" : `${many(last.length, "episode")} ended here, ${last.filter(([, one]) => misses(one, formula)).length} with the goal missed`);
+    put(outcomes, outcomes.hidden ? "" : `episodes ended: □ ${last.length - missed} goal met, ■ ${missed} goal missed`);
     levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));

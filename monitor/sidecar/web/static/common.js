@@ -240,27 +240,29 @@ export function howSure({ method, summary }, test) {
   const models = EVERYWHERE.exec(summary);
   const tested = !test ? "" : test.doubted === null ? ", which have not been tested yet" : test.doubted ? ", which the agents' transitions CONTRADICT"
     : `, which fit all agents' ${test.transitions} transitions so far`;
-  const from = `${method === "exact" ? "exact" : "sampled"}${models ? `, and the same in every ${models[1] ?? ""}causal model` : ""}`;
-  return `How sure: it rests on the model's probabilities${tested}. From these it is ${from}.`;
+  const causal = models ? `, ${models[1] ? "assuming only that causes are stable" : "without causal assumptions"}` : "";
+  return `How sure: as sure as the model's probabilities${tested}; ${method === "exact" ? "computed exactly" : "sampled"}${causal}.`;
 }
 
 // ---- numbers and times as text ----
 
-export function number(value) {
-  return value === null || value === undefined ? "" : value.toFixed(4);
+const PLACES = 4;
+
+export function number(value, places = PLACES) {
+  return value === null || value === undefined ? "" : value.toFixed(places);
 }
 
 // The value under the nominal policy; for regret also under the alternative.
-export function figures(formula) {
+export function figures(formula, places = PLACES) {
   const other = formula.alternative?.value ?? null;
-  return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
+  return other === null ? number(formula.value, places) : `${number(formula.value, places)} vs ${number(other, places)}`;
 }
 
 // Both values from now on, which the sentence compares; empty if the formula does not look back.
-export function fromNow({ value, alternative, profile = [] }) {
+export function fromNow({ value, alternative, profile = [] }, places = PLACES) {
   const now = alternative && profile.find(({ offset }) => offset === 0);
-  const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }) : "";
-  return later === figures({ value, alternative }) ? "" : later;
+  const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }, places) : "";
+  return later === figures({ value, alternative }, places) ? "" : later;
 }
 
 // From when on a formula that looks back compares: from as many steps ago as it may.
@@ -293,8 +295,8 @@ export const between = (bounds) => (bounds ? `${number(bounds[0])} to ${number(b
 // What is known beside the state: why there is no verdict, or the verdict. While a formula is blind, its alarm is what it was.
 export function verdictOf({ state, blind, alarm, outcome, alternative, profile }) {
   if (blind) return state === "blind" ? `before: ${alarm === "clear" ? "no alarm" : alarm}` : "blind";
-  const back = profile.some(({ offset }) => offset > 0);
-  if (outcome === "regret") return `not met; ${alternative.name} ${back ? "would have met" : "meets"} it`;
+  const back = Math.max(0, ...profile.map(({ offset }) => offset));
+  if (outcome === "regret") return back ? `not met; ${alternative.name} ${stepsAgo(back)} would have met it` : `not met; ${alternative.name} meets it`;
   if (outcome === "unavoidable") return `not met, nor by ${alternative.name}`;
   return outcome ? `verdict: ${outcome}` : "between episodes";
 }
