@@ -102,7 +102,8 @@ RUNBOOK = "Follow the runbook"
 def stop(who: str, given: str = "0.70", own: str = "0.60", lacks: str = ", too little") -> str:
     """The advice where handing over is better, and not good enough. `lacks`: for what, if there is room to say it."""
     do = who if " " in who else f"hand over to '{who}'"
-    return f"Stop the agent safely; if {'that is ' * (' for ' in lacks)}impossible, {do}: {given} instead of {own}{lacks}"
+    impossible = "that is impossible" if " for " in lacks else "impossible"
+    return f"Stop the agent safely; if {impossible}, {do}: {given} instead of {own}{lacks}"
 
 
 @pytest.mark.parametrize(
