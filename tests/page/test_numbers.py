@@ -275,10 +275,9 @@ def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     tested = ""
     if test is not None:
         assert not test["doubted"]
-        fits = f"fit all agents' {test['transitions']} transitions so far"
-        tested = f", which {'have not been tested yet' if test['doubted'] is None else fits}"
-    how = {"exact": "computed exactly", "sampled": "sampled"}[alarm["method"]]
-    return f"How sure: as sure as the model's probabilities{tested}; {how}{same}."
+        fits = f"no clear sign that the model is wrong, in {test['transitions']} transitions of all agents; "
+        tested = "the model has not been tested yet; " if test["doubted"] is None else fits
+    return f"How sure: {tested}if {'the model' if test is None else 'it'} is right, {alarm['method']}{same}."
 
 
 def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:

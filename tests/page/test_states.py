@@ -378,28 +378,31 @@ def test_where_causal_models_disagree_it_is_said_that_the_advice_does_not_depend
         assert ("same in every causal model" in page.locator("#why-moment + p").inner_text()) is said, change
 
 
-HOW = {"exact": "computed exactly", "sampled": "sampled"}
-RESTS = "How sure: as sure as the model's probabilities"
-
-
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([alarm, test]) => import('/common.js').then(({ howSure }) => howSure(alarm, test))"
     for method, test, words in (
         ("exact", None, ""),
         ("sampled", None, ""),
-        ("exact", {"doubted": True}, ", which the agents' transitions CONTRADICT"),
-        ("exact", {"doubted": None}, ", which have not been tested yet"),
-        ("exact", {"doubted": False, "transitions": 7}, ", which fit all agents' 7 transitions so far"),
+        ("exact", {"doubted": True}, "the agents' transitions CONTRADICT the model; "),
+        ("exact", {"doubted": None}, "the model has not been tested yet; "),
+        (
+            "exact",
+            {"doubted": False, "transitions": 7},
+            "no clear sign that the model is wrong, in 7 transitions of all agents; ",
+        ),
     ):
         alarm = {"method": method, "summary": "a: P = 1. Exact for this model."}
-        assert page.evaluate(said, [alarm, test]) == f"{RESTS}{words}; {HOW[method]}."
+        assert (
+            page.evaluate(said, [alarm, test])
+            == f"How sure: {words}if {'it' if test else 'the model'} is right, {method}."
+        )
     for sentence, models in (
         ("These numbers hold in every causal model.", "without causal assumptions"),
         ("These numbers hold in every stable causal model.", "assuming only that causes are stable"),
         ("Same in every model.", "without causal assumptions"),
     ):
         alarm = {"method": "exact", "summary": f"a: P = 1. {sentence}", "state": "firing"}
-        assert page.evaluate(said, [alarm, None]) == f"{RESTS}; computed exactly, {models}."
+        assert page.evaluate(said, [alarm, None]) == f"How sure: if the model is right, exact, {models}."
         found = "(alarm) => import('/common.js').then(({ finding }) => finding(alarm))"
         assert page.evaluate(found, alarm) == "a: P = 1."
         assert page.evaluate(found, {**alarm, "state": "resolved"}) == alarm["summary"], (

@@ -389,6 +389,17 @@ def test_the_last_minutes_begin_with_the_point_before_and_keep_the_worst_and_eve
     assert len(curve.since(400.5).thinned(10)["time"]) == 40, "a hole is never merged away"
 
 
+@pytest.mark.parametrize("points", range(2, 40))
+def test_the_newest_point_is_shown_as_it_is_although_the_one_before_was_worse(points: int) -> None:
+    curve = Curve(most=512)
+    for n in range(points):
+        curve.add(float(n), 0.2 if n % 2 else 0.5, 0.9)
+    curve.add(float(points), 0.7, 0.8)
+    shown = curve.thinned(9)
+    assert len(shown["time"]) <= 9
+    assert [shown[name][-1] for name in ("time", "value", "alternative")] == [float(points), 0.7, 0.8]
+
+
 def test_the_end_of_an_episode_is_kept_also_after_missing_data() -> None:
     curve = Curve(most=8)
     curve.add(0.0, 0.9, None)

@@ -59,9 +59,12 @@ class Curve:
         return copy
 
     def thinned(self, most: int) -> dict[str, list[float | None]]:
-        """Return at most about `most` merged points, in the form of `columns`. With holes there are more points."""
+        """Return at most about `most` merged points, in the form of `columns`. With holes there are more points.
+
+        The newest point is unchanged, because its value is shown as the value now.
+        """
         points = list(zip(*self._columns, strict=True))
-        while len(points) > most and len(fewer := list(self._merged(points))) < len(points):
+        while len(points) > most and len(fewer := [*self._merged(points[:-1], points[-1]), points[-1]]) < len(points):
             points = fewer
         columns = zip(*points, strict=True) if points else ((), (), ())
         return self._named(columns)

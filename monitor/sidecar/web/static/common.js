@@ -238,10 +238,10 @@ export function makeLabelled(className = "") {
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
 export function howSure({ method, summary }, test) {
   const models = EVERYWHERE.exec(summary);
-  const tested = !test ? "" : test.doubted === null ? ", which have not been tested yet" : test.doubted ? ", which the agents' transitions CONTRADICT"
-    : `, which fit all agents' ${test.transitions} transitions so far`;
+  const tested = !test ? "" : test.doubted === null ? "the model has not been tested yet; " : test.doubted ? "the agents' transitions CONTRADICT the model; "
+    : `no clear sign that the model is wrong, in ${test.transitions} transitions of all agents; `;
   const causal = models ? `, ${models[1] ? "assuming only that causes are stable" : "without causal assumptions"}` : "";
-  return `How sure: as sure as the model's probabilities${tested}; ${method === "exact" ? "computed exactly" : "sampled"}${causal}.`;
+  return `How sure: ${tested}if ${test ? "it" : "the model"} is right, ${method}${causal}.`;
 }
 
 // ---- numbers and times as text ----
