@@ -225,6 +225,7 @@ def _misses(test: Test, bound: str) -> str:
 
 
 def _too(test: Test) -> str:
+    """Return on which side of the bound a value is that does not meet it."""
     return "too little" if test.comparison in (">=", ">") else "too much"
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from docs.site.pictures import PICTURES
 from docs.site.screenshots import CHROMIUM
+from monitor.alarm.blindness import BLIND_WORDS
 from monitor.evidence.document import read_evidence
 from monitor.exact import tables
 from monitor.picture import draw, draw_alarm, explain
@@ -138,9 +139,7 @@ class Answers:
             [formula] = (life if state in {"firing", "pending"} else self._fine_life)["formulas"]
             [row] = self.agent("robot-1", state, float(n))["formulas"]
             said = formula["summary"].replace("robot-2", "robot-1")
-            if state in {"blind", "unknown"}:
-                agent, finding = said.split(": ", 1)
-                said = "" if state == "unknown" else f"{agent}: BLIND (stale), last known: {finding}"
+            said = {"blind": BLIND_WORDS["stale"], "unknown": ""}.get(state, said)
             rows.append({**formula, **row, "name": f"formula_{n}", "curve": row["last_minutes"], "summary": said})
         life["formulas"] = sorted(rows, key=lambda row: ORDER.index(row["state"]))
         firing = [row["name"] for row in rows if row["state"] == "firing"]

@@ -76,11 +76,11 @@ def test_all_charts_have_one_axis_of_time_and_one_scale(blank: Page, calmly_serv
     opened(blank, calmly_served, life)
     charts = blank.locator(".formula")
     drawn = charts.nth(0).locator("path.value")
+    [later] = [at for at in one["profile"] if at["offset"] == 0]
     back = charts.nth(0).locator(".chart").locator("xpath=../p")
     expect(back).to_have_text(
-        re.compile(
-            r"The curves are judged from 5 steps ago, as the formula asks; from now on it is \d\.\d\d vs \d\.\d\d\."
-        )
+        "The curves are judged from 5 steps ago, as the formula asks; "
+        f"from now on it is {later['nominal']:.4f} vs {later['alternative']:.4f}."
     )
     expect(drawn).to_have_attribute("d", re.compile("M.+M"), timeout=SOON)
     for n in (0, 1):
@@ -186,7 +186,7 @@ def test_the_end_of_an_episode_is_marked_and_read(blank: Page, calmly_served: st
     assert places == pytest.approx([100 / 3, BOTTOM], abs=0.01), "at its value, at the end; one that was blind has none"
     assert levels(chart)[0] > 0, "an outcome does not stretch the axis"
     assert square.evaluate("each => getComputedStyle(each).fill === getComputedStyle(each).stroke"), "missed: filled"
-    assert "episodes ended: □ 0 goal met, ■ 1 goal missed" in key(chart), "the other one was blind at its end"
+    assert "last values of episodes: □ 0 goal met, ■ 1 goal missed" in key(chart), "the other one was blind at its end"
     legend = blank.locator(".shown .legend li:has(.ended)").all_inner_texts()
     assert [each.strip() for each in legend] == ["episode ended, goal met", "goal missed"]
     gaps = chart.locator(".gaps span")

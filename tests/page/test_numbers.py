@@ -269,15 +269,16 @@ def finding(summary: str, *, fires: bool) -> str:
 
 def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are."""
+    assert not alarm["blind"]
     models = EVERYWHERE.search(alarm["summary"])
-    same = ", without causal assumptions" if models else ""
+    same = "; from now on, the same in every causal model" if models else ""
     assert not (models and models[1]), "no configuration here asks for it"
     tested = ""
     if test is not None:
         assert not test["doubted"]
-        fits = f"no clear sign that the model is wrong, in {test['transitions']} transitions of all agents; "
+        fits = f"no contradiction to the model in {test['transitions']} transitions of all agents together; "
         tested = "the model has not been tested yet; " if test["doubted"] is None else fits
-    return f"How sure: {tested}if {'the model' if test is None else 'it'} is right, {alarm['method']}{same}."
+    return f"How sure: {tested}if the model is right, {alarm['method']}{same}."
 
 
 def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:
@@ -332,7 +333,6 @@ def card(
     ]
     steps = "" if agent is None else pace(agent, alarm)
     often = recurring(known, now)
-    often += " The advice holds while this alarm fires." * bool(often and alarm["alternative"] and not alarm["blind"])
     known_of_it = [sure(alarm, test), steps, often] if firing else ["", "", ""]
     return [" · ".join(words), finding(alarm["summary"], fires=firing), *known_of_it]
 

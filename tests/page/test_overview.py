@@ -173,6 +173,8 @@ def test_agents_without_a_verdict_are_named_with_the_reason(blank: Page, calmly_
     [unknown] = [agent for agent in told["agents"] if agent["name"] == "robot-1"]
     unknown["formulas"][0]["outcome"] = "undecided"
     expect(line).to_have_text("robot-1: undecided", timeout=SOON)
+    told["lag"] = None
+    expect(blank.locator("#lag")).to_have_text("Unknown: no step arrives from robot-2.", timeout=SOON)
     told["agents"] = []
     expect(line).to_have_text("no verdict, or undecided", timeout=SOON)
     assert firing.inner_text() == "Unknown: robot-2 is blind."

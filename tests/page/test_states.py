@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("playwright")
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 
 from monitor.sidecar.effects import Effects
 from monitor.types import Contradictions, Deviates, Forgotten, Trust, WrongAgent, WrongRow
+from tests.alarm.test_summary import GOAL, regretted, tell_all
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 from tests.tiers import first
@@ -243,8 +245,8 @@ def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  #
     expect(page.locator("#doubt li .detail")).to_have_text(words, timeout=SOON)
     page.unroute("**/api/overview*")
     assert page.locator("#doubt-model").inner_text() == (
-        "All agents' transitions fit the model so far (e-value 1.6 after 900 transitions; "
-        "only above 1 is it evidence against it). Below: 1 agent in doubt."
+        "All agents' transitions do not contradict the model so far (e-value 1.6 after 900 transitions). "
+        "Below: 1 agent in doubt."
     )
     assert accessible(page) == []
     page.locator("#doubt li a").click()
@@ -329,7 +331,7 @@ def test_alarms_that_come_and_go_are_counted_in_the_shortest_time_that_has_them_
             [(3601.0, 3600.0), (301.0, 292.0), (10.0, 7.0)],
             False,
             (
-                "Recurring: 3 alarms in the last 61 min, 2 of them in the last hour. "
+                "Recurring: 3 alarms in the last 61 min. "
                 "Of those before, 2 resolved, 1 ended with the episode; median length 3 s."
             ),
         ),
@@ -383,28 +385,37 @@ def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(pa
     for method, test, words in (
         ("exact", None, ""),
         ("sampled", None, ""),
-        ("exact", {"doubted": True}, "the agents' transitions CONTRADICT the model; "),
+        ("exact", {"doubted": True}, "transitions CONTRADICT the model; "),
         ("exact", {"doubted": None}, "the model has not been tested yet; "),
         (
             "exact",
             {"doubted": False, "transitions": 7},
-            "no clear sign that the model is wrong, in 7 transitions of all agents; ",
+            "no contradiction to the model in 7 transitions of all agents together; ",
         ),
     ):
         alarm = {"method": method, "summary": "a: P = 1. Exact for this model."}
-        assert (
-            page.evaluate(said, [alarm, test])
-            == f"How sure: {words}if {'it' if test else 'the model'} is right, {method}."
-        )
-    for sentence, models in (
-        ("These numbers hold in every causal model.", "without causal assumptions"),
-        ("These numbers hold in every stable causal model.", "assuming only that causes are stable"),
-        ("Same in every model.", "without causal assumptions"),
+        assert page.evaluate(said, [alarm, test]) == f"How sure: {words}if the model is right, {method}."
+    for reason, words in (
+        ("stale", "not at all now, as the formula is blind"),
+        ("model_doubt", "transitions CONTRADICT the model; if the model is right, exact"),
     ):
-        alarm = {"method": "exact", "summary": f"a: P = 1. {sentence}", "state": "firing"}
-        assert page.evaluate(said, [alarm, None]) == f"How sure: if the model is right, exact, {models}."
+        alarm = {"method": "exact", "summary": "a: P = 1.", "blind": reason}
+        assert page.evaluate(said, [alarm, {"doubted": False, "transitions": 7}]) == f"How sure: {words}."
+    for causal_model, agent, models in (
+        ("any", "a", "every causal model"),
+        ("stable", "a", "every stable causal model"),
+        ("any", "an agent with a long name", "every causal model"),
+    ):
+        verdict = regretted("regret", robust=True, profile={0: (0.6, 0.7)}, offset=0)
+        verdict = msgspec.structs.replace(verdict, causal_model=causal_model)
+        summary = tell_all(f"regret(clinicians, {GOAL})", verdict, agent=agent).summary
+        finding = summary.rpartition(" These " if " These " in summary else " Same ")[0]
+        alarm = {"method": "exact", "summary": summary, "state": "firing"}
+        assert page.evaluate(said, [alarm, None]) == (
+            f"How sure: if the model is right, exact; from now on, the same in {models}."
+        )
         found = "(alarm) => import('/common.js').then(({ finding }) => finding(alarm))"
-        assert page.evaluate(found, alarm) == "a: P = 1."
+        assert page.evaluate(found, alarm) == finding
         assert page.evaluate(found, {**alarm, "state": "resolved"}) == alarm["summary"], (
             "how sure is not said beside it"
         )

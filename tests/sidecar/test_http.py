@@ -272,6 +272,8 @@ def test_the_longest_lag_is_named_and_none_is_unknown(world: World, driver: Driv
     hear("bert", 0.5)
     hear("cleo", 0.25)
     assert lag() == {"agent": "bert", "seconds": 0.5}
+    world.board.take(Effects(notices=(Blind("bert", "watch", "stale"),)), driver.now)
+    assert lag() == {"agent": "cleo", "seconds": 0.25}, "no message of the other arrives"
 
 
 def test_all_files_of_the_pages_are_light() -> None:

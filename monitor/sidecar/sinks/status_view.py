@@ -177,9 +177,9 @@ class StatusView:
             rows = [row for _, name in found[: min(drawn, most)] for _, row in self._rows(self._agents[name])]
             curves = [row.curve.since(now - RECENT) for row in rows]
             states = Counter(state_of(row) for agent in self._agents.values() for _, row in self._rows(agent))
-            lag = max(
-                ((agent.lag, name) for name, agent in self._agents.items() if agent.lag is not None), default=None
-            )
+            silent = {group["agent"] for group in blind if group["reason"] == "stale"}
+            lags = ((agent.lag, name) for name, agent in self._agents.items() if agent.lag is not None)
+            lag = max((each for each in lags if each[1] not in silent), default=None)
             doubt, contradictions = self._doubt(), contradictions_of(self._contradictions)
             deviating = self._deviating()
             count = len(self._agents)

@@ -66,12 +66,11 @@ export function makeSure() {
   const [sure, steps, repeats] = [makeLabelled(), makeLabelled("pace"), makeLabelled()];
   const line = element("p", "sure", steps, element("br"), sure, element("br"), repeats);
   return part(line, (alarm) => {
-    const { state, modelTest, alternative, blind, pace = "", repeats: often = "" } = alarm;
+    const { state, modelTest, pace = "", repeats: often = "" } = alarm;
     line.hidden = state !== "firing";
     sure.render(line.hidden ? "" : howSure(alarm, modelTest));
     steps.render(line.hidden ? "" : pace);
-    const holds = often && alternative && !blind ? " The advice holds while this alarm fires." : "";
-    repeats.render(line.hidden ? "" : `${often}${holds}`);
+    repeats.render(line.hidden ? "" : often);
   });
 }
 

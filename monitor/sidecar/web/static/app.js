@@ -59,7 +59,8 @@ function blindOnes({ blind, agents: shown, now }) {
   return [...reasons].map(([reason, groups]) => {
     const agents = groups.map(({ agent }) => agent);
     const known = agents.length === 1 ? shown.find(({ name }) => name === agents[0])?.formulas.filter((formula) => formula.blind === reason && blindSince(formula)) : [];
-    const since = known?.slice(0, 1).map((formula) => `${blindSince(formula)}, for ${span(length(formula.blind_since, now))}${formula.state === "blind" ? `; ${verdictOf(formula)}` : ""}`) ?? [];
+    const before = known?.map((formula) => `${blindSince(formula)}, for ${span(length(formula.blind_since, now))}${formula.state === "blind" ? `; ${verdictOf(formula)}` : ""}`) ?? [];
+    const since = new Set(before).size === 1 ? before.slice(0, 1) : [];
     const detail = groups.length === 1 && groups[0].detail ? ` (${groups[0].detail})` : "";
     const formulas = [...new Set(groups.flatMap((group) => group.formulas))];
     return { reason, agents, formulas, words: `${groups[0].words}${detail}`, first: groups[0].first, todo: groups[0].runbook, since };
@@ -71,7 +72,7 @@ function blindOnes({ blind, agents: shown, now }) {
 function aboutModel(test) {
   if (test.doubted === null) return "The model as a whole has not been tested yet.";
   if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Verdicts may be wrong. ${departing(test)}`;
-  return `All agents' transitions fit the model so far (${evidenceOf(test)}; only above 1 is it evidence against it).`;
+  return `All agents' transitions do not contradict the model so far (${evidenceOf(test)}).`;
 }
 
 const makeDoubt = () => makeCard((doubt) => ({
@@ -234,7 +235,7 @@ function unanswered({ blind, count }) {
   const names = [...new Set(blind.filter(({ complete }) => !complete).map(({ agent }) => agent))];
   const unlisted = count.blind > blind.length;
   if (names.length === 0) return unlisted ? "some formulas are blind" : "";
-  return `${shortened(names)}${unlisted ? " and others" : ""} ${names.length > 1 || unlisted ? "are" : "is"} blind`;
+  return `${unlisted ? `${names.slice(0, 2).join(", ")} and others` : shortened(names)} ${names.length > 1 || unlisted ? "are" : "is"} blind`;
 }
 
 // Why formulas have no verdict, with the names of their agents as far as these are shown.
@@ -277,7 +278,7 @@ function describeSystem(told, lost) {
   const silent = told.blind.filter(({ reason }) => reason === "stale").map(({ agent }) => agent);
   const missing = silent.length ? `; none from ${shortened(silent)}` : "";
   const longest = lag && `${lag.seconds.toFixed(2)} s at most, of the messages that arrive${lag.seconds > SLOW ? ` (${lag.agent})` : ""}${missing}`;
-  sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && "no step with a time yet"));
+  sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && (silent.length ? `no step arrives from ${shortened(silent)}` : "no step with a time yet")));
 }
 
 // ---- the whole page ----

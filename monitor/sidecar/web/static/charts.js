@@ -292,13 +292,13 @@ export function makeChart() {
     cursor.charts.add(whole);
     curves.render({ formula, curve, alarms, axes });
     asked.hidden = !formula.profile.some(({ offset }) => offset > 0);
-    const [back, later] = [lookBack(formula), fromNow(formula, 2)];
+    const [back, later] = [lookBack(formula), fromNow(formula)];
     put(asked, asked.hidden ? "" : `The curves are judged ${back}, as the formula asks${later && `; from now on it is ${later}`}.`);
     const { from, to, low, high } = axes;
     const last = endingsOf(curve).filter(([when]) => when >= from && when <= to);
     const missed = last.filter(([, one]) => misses(one, formula)).length;
     outcomes.hidden = threshold === null || last.length === 0;
-    put(outcomes, outcomes.hidden ? "" : `episodes ended: □ ${last.length - missed} goal met, ■ ${missed} goal missed`);
+    put(outcomes, outcomes.hidden ? "" : `last values of episodes: □ ${last.length - missed} goal met, ■ ${missed} goal missed`);
     levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
     const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
     times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));

@@ -132,15 +132,15 @@ export function makeFold(list, button, most, about = () => "") {
 // How many of the alarms of an agent's formula began in the last day, in words, since the first of them, so that one that
 // comes and goes is seen, and what became of those that are over; `more`: perhaps not all are known.
 export function repeatsOf(alarms, now, more) {
-  const [day, hour] = [86_400, 3600].map((seconds) => alarms.map(({ began_unix: began }) => now - began).filter((ago) => ago < seconds));
+  const [day, hour] = [86_400, 3600].map((seconds) => alarms.map(({ began_unix: began }) => now - began).filter((gone) => gone < seconds));
   if (day.length < 2) return "";
-  const first = Math.max(...day);
+  const first = Math.max(1, ...day);
   const unit = first < 120 ? 1 : first < 7200 ? 60 : 3600;
   const over = alarms.filter(({ began_unix: from, over_unix: to }) => from > now - 86_400 && to);
   const lengths = over.map(({ began_unix: from, over_unix: to }) => length(from, to)).sort((one, two) => one - two);
   const fates = [...grouped(over, ({ state }) => state)].map(([state, some]) => `${some.length} ${FATES[state] ?? state}`);
   const before = over.length ? ` Of those before, ${fates.join(", ")}; median length ${span(lengths[Math.floor(lengths.length / 2)])}.` : "";
-  const lately = hour.length > 0 && hour.length < day.length ? `, ${hour.length} of them in the last hour` : "";
+  const lately = hour.length > 0 && first >= 7200 ? `, ${hour.length} of them in the last hour` : "";
   return `Recurring: ${more ? "at least " : ""}${day.length} alarms in the last ${span(unit * Math.ceil(first / unit))}${lately}.${before}`;
 }
 
@@ -222,7 +222,7 @@ export function makeSentence(className) {
 // The end of a summary that says in which causal models its numbers hold.
 const EVERYWHERE = / (?:These numbers hold|Same) in every (stable )?(?:causal )?model\.$/;
 
-// The summary of a firing alarm; in which causal models it holds is said by `howSure`.
+// The summary of a firing alarm; in which causal models it holds is said by `howSure`, if that is all that its end says.
 export const finding = ({ summary, state }) => (state === "firing" ? summary.replace(EVERYWHERE, "") : summary);
 
 // A text of which the first words, up to a colon, name the rest.
@@ -236,33 +236,32 @@ export function makeLabelled(className = "") {
 }
 
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
-export function howSure({ method, summary }, test) {
+export function howSure({ method, summary, blind }, test) {
+  if (blind && blind !== "model_doubt") return "How sure: not at all now, as the formula is blind.";
   const models = EVERYWHERE.exec(summary);
-  const tested = !test ? "" : test.doubted === null ? "the model has not been tested yet; " : test.doubted ? "the agents' transitions CONTRADICT the model; "
-    : `no clear sign that the model is wrong, in ${test.transitions} transitions of all agents; `;
-  const causal = models ? `, ${models[1] ? "assuming only that causes are stable" : "without causal assumptions"}` : "";
-  return `How sure: ${tested}if ${test ? "it" : "the model"} is right, ${method}${causal}.`;
+  const tested = blind || test?.doubted ? "transitions CONTRADICT the model; " : !test ? "" : test.doubted === null ? "the model has not been tested yet; "
+    : `no contradiction to the model in ${test.transitions} transitions of all agents together; `;
+  const causal = models ? `; from now on, the same in every ${models[1] ?? ""}causal model` : "";
+  return `How sure: ${tested}if the model is right, ${method}${causal}.`;
 }
 
 // ---- numbers and times as text ----
 
-const PLACES = 4;
-
-export function number(value, places = PLACES) {
-  return value === null || value === undefined ? "" : value.toFixed(places);
+export function number(value) {
+  return value === null || value === undefined ? "" : value.toFixed(4);
 }
 
 // The value under the nominal policy; for regret also under the alternative.
-export function figures(formula, places = PLACES) {
+export function figures(formula) {
   const other = formula.alternative?.value ?? null;
-  return other === null ? number(formula.value, places) : `${number(formula.value, places)} vs ${number(other, places)}`;
+  return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
 }
 
 // Both values from now on, which the sentence compares; empty if the formula does not look back.
-export function fromNow({ value, alternative, profile = [] }, places = PLACES) {
+export function fromNow({ value, alternative, profile = [] }) {
   const now = alternative && profile.find(({ offset }) => offset === 0);
-  const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }, places) : "";
-  return later === figures({ value, alternative }, places) ? "" : later;
+  const later = now ? figures({ value: now.nominal, alternative: { value: now.alternative } }) : "";
+  return later === figures({ value, alternative }) ? "" : later;
 }
 
 // From when on a formula that looks back compares: from as many steps ago as it may.

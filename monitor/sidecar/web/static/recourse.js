@@ -35,7 +35,6 @@ function worlds({ value, recourse: { avoidable, best, optimal, changes, hindsigh
   return rows;
 }
 
-
 function changed({ avoidable, changes, instead }) {
   if (!changes) return avoidable === "no" || avoidable === null ? "" : "Changing at most three decisions would not have met it.";
   const { count, seq, value, samples } = changes;
