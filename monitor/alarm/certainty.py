@@ -65,7 +65,8 @@ class Certainty:
             words = "Same in every {}model" if self._brevity else "These numbers hold in every {}causal model"
             return words.format(stable)
         if not verdict.robust:
-            return f"Not certain: {'' if self._brevity else 'other causal '}models disagree"
+            disagree = "disagree" if verdict.belief is None else "may disagree"  # bounds may be too wide
+            return f"Not certain: {'' if self._brevity else 'other causal '}models {disagree}"
         return f"Every {stable}{'' if self._brevity > 1 else 'causal '}model agrees"
 
     def _sure_of_data(self) -> str:

@@ -84,7 +84,7 @@ class Finding:
         elif start == NOW:
             return ""
         comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
-        spread = f" (causal models disagree: {self._spread()})" if self._disagree() and self._verdict.bounds else ""
+        spread = f" (causal models {self._spread()})" if self._disagree() and self._verdict.bounds else ""
         had = been(self._subject.worded(change), hindsight=self._subject.hindsight)
         return f"Had {had}{comma} {start}: {alternative}{self._unrecorded(1)}{instead}{spread}"
 
@@ -101,10 +101,10 @@ class Finding:
         if not self._disagree():
             return []
         if self._verdict.bounds is None:
-            return ["Causal models disagree on this"]
+            return [f"Causal models {'' if self._verdict.belief is None else 'may '}disagree on this"]
         change = change_of(self._parsed)
         who = "" if change is None else f" with {self._subject.named(change)}"
-        return [f"Causal models disagree: {self._spread()}{who}"]
+        return [f"Causal models {self._spread()}{who}"]
 
     def all_quantities(self) -> list[str]:
         """Return all quantities of a formula, if the summary leaves some of them out."""
@@ -140,7 +140,7 @@ class Finding:
     def _spread(self) -> str:
         assert self._verdict.bounds is not None
         low, high = decimals(*self._verdict.bounds)
-        return f"{low} to {high}"
+        return f"{'disagree:' if self._verdict.belief is None else 'may disagree, at most'} {low} to {high}"
 
     def _figure(self, test: Test | None) -> str:
         """Return the value and the requirement."""

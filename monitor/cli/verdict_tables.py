@@ -325,4 +325,5 @@ def _bounds(bounds: tuple[float, float], verdict: Verdict, confidence: float | N
     if verdict.method == "sampled":
         certainty = "" if confidence is None else f" with confidence {confidence:.6g}"
         return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}]{certainty}"
-    return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}] under {CLASSES[verdict.causal_model]}"
+    loose = " (outer bounds)" if verdict.belief is not None else ""
+    return f"in [{bounds[0]:.6g}, {bounds[1]:.6g}] under {CLASSES[verdict.causal_model]}{loose}"

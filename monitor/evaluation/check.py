@@ -25,7 +25,6 @@ from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
 from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
-from monitor.hidden.hidden_checker import ONLY_EXACT
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.sampled import Simulator, VectorSimulator
@@ -172,8 +171,8 @@ def check_many(
     else:
         delta = (bands or BANDS).delta
         engines = engines_of(model, policies, models or {}, drawn.sampling, credible, delta=delta, needs=PATH_NEEDS)
-        if isinstance(engines, HiddenEngines) and (engine == "sampled" or causal_model != "gumbel"):
-            raise ConfigError(ONLY_EXACT)
+        if isinstance(engines, HiddenEngines) and (refusal := engines.checker.refusal(engine, causal_model)):
+            raise ConfigError(refusal)
         held = _held(engines, path, policies, acted)._replace(terminated=terminated, start_observed=start_observed)
         read = read_all(queries)
         for formula, text in read:

@@ -27,7 +27,7 @@ from monitor.exact import Checker, tables
 from monitor.exact.labelling import StateLabels
 from monitor.exact.names import validate
 from monitor.exact.value_table import is_large
-from monitor.hidden.hidden_checker import ONLY_EXACT, HiddenChecker
+from monitor.hidden.hidden_checker import HiddenChecker
 from monitor.logic import Formula, PathAutomaton
 from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
@@ -322,8 +322,8 @@ class HiddenEngines:
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
         """Evaluate the formula once, so that errors occur at the start; errors are those of `TableEngines.prepare`."""
         del window
-        if spec.engine == "sampled" or spec.causal_model != "gumbel":
-            raise LimitError(ONLY_EXACT)
+        if refusal := self.checker.refusal(spec.engine, spec.causal_model):
+            raise LimitError(refusal)
         held = self._somewhere()
         verdict = self.verdict(formula, spec, held)
         if spec.bands != "off":
@@ -337,7 +337,7 @@ class HiddenEngines:
 
     def verdict(self, formula: Formula, spec: FormulaSpec, held: Held) -> Verdict:
         """Return the exact verdict on a path. `held.inputs` has the belief at each pair."""
-        return self.checker.check(formula, spec.text).verdict(
+        return self.checker.check(formula, spec.text, spec.causal_model).verdict(
             held.pairs,
             held.inputs,
             terminated=held.terminated,

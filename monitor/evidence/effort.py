@@ -28,6 +28,9 @@ DECISIONS: Final = 10
 EXAMINED: Final = 4 * DECISIONS
 """Cost of one obligation of a missed goal whose recourse is examined, as a number of plain obligations."""
 
+BOUNDED: Final = 10
+"""Number of pairs of places that cost as much as one pair with bounds over causal models, for each observation."""
+
 DRAWS: Final = 1_000
 """Number of sampled steps that cost as much as one obligation."""
 
@@ -67,7 +70,9 @@ def work(evidence: Evidence) -> int:
         # two worlds are evaluated together at each offset of a profile; each world may be in any place of the belief
         pairs = sum((len(each) // 2) ** 2 for each in evidence.inputs[-farthest - 1 :]) * (farthest + 1)
         drawn_models = 0 if evidence.verdict.bands is None else evidence.verdict.bands.draws
-        total += pairs * (1 + 2 * drawn_models)  # each at both extremes
+        seen = [] if evidence.verdict.unseen is None else [each for each, _ in evidence.path if isinstance(each, int)]
+        bounded = BOUNDED * (1 + max(seen, default=0)) if evidence.verdict.causal_model == "any" else 0
+        total += pairs * (1 + bounded + 2 * drawn_models)  # each at both extremes
     if evidence.verdict.bands is not None:
         bands = evidence.verdict.bands
         total += max(bands.draws, bands.fits) * (unfolded + farthest)

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Floats
 from monitor.causal.row import Row
 from monitor.errors import LimitError
 from monitor.hidden.filtering import summed
@@ -47,11 +46,11 @@ def course_of(
         tail=None,
         deepest=trace.last - start,
     )
-    later, found = hindsight(trace), list[StateWeights]()
+    later, found = trace.hindsight(start), list[StateWeights]()
     for number, nodes in chain.pairs():
         size = int(nodes.begin[-1])
         weights = np.asarray(nodes.weights)[:size, -1]
-        weights = weights * np.repeat(later[number - trace.first], np.diff(nodes.begin))
+        weights = weights * np.repeat(later[number - start], np.diff(nodes.begin))
         here = summed(np.asarray(nodes.other)[:size] // len(nodes.live), weights)
         found.append({state: weight for state, weight in zip(*(part.tolist() for part in here), strict=True) if weight})
     free: dict[tuple[int, int, int | None], float] = defaultdict(float)
@@ -95,19 +94,3 @@ def _move(
         return
     for successor, chance in zip(row[0].tolist(), row[1].tolist(), strict=True):
         into[successor, memory, end] += weight * chance
-
-
-def hindsight(trace: Trace) -> list[Floats]:
-    """Return the factors [T] by which each pair and all later pairs change the belief before this pair.
-
-    There is one array for each pair, oldest first, with one factor for each of the T places possible there.
-    """
-    last, seen = trace[trace.last], trace.at_last()
-    found: list[Floats] = [np.bincount(seen.place, seen.weight, len(last.places)) / last.share]
-    for number in range(trace.last - 1, trace.first - 1, -1):
-        edges, latents = trace.onward(number), np.asarray(trace[number].seen.place)
-        ahead = np.repeat(found[-1], np.diff(edges.begin))
-        chances = np.asarray(edges.chance) * ahead
-        factors = np.bincount(latents[np.asarray(edges.latent)], chances, len(trace[number].places))
-        found.append(factors.astype(np.float64, copy=False))
-    return found[::-1]

@@ -25,10 +25,16 @@ from monitor.logic.syntax import Goal, InterventionRef, Label, Measure, Probabil
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
+from monitor.types.specs import CausalModel, Engine
 from monitor.types.stream_events import ObservedPair
 from monitor.types.verdicts import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Verdict
 
-ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
+ONLY_EXACT = "where states are hidden, or policies remember, answers are exact: use engine: exact or auto"
+NOT_STABLE = "where states are hidden, or policies remember, bounds are over every causal model: use causal_model: any"
+NOT_LEARNED = (
+    "where states are hidden, or policies remember, a model learned from recordings has no bounds over causal models: "
+    "use causal_model: gumbel, with credible bands"
+)
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
 NOT_KNOWN = (
     "what a policy remembers is not known: the path was joined in the middle of an episode, or a recurrent network may "
@@ -73,6 +79,14 @@ class HiddenChecker:
         )
         self._world = HiddenWorld(model, readers, models, automata)
         self.filter, self.deployed = self._world.filter, self._world.deployed
+
+    def refusal(self, engine: Engine, causal_model: CausalModel) -> str:
+        """Return why an engine or a class of causal models is not offered; empty if it is."""
+        if engine == "sampled":
+            return ONLY_EXACT
+        if causal_model == "stable":
+            return NOT_STABLE
+        return NOT_LEARNED if causal_model == "any" and self.learned else ""
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first unknown name, or at a part that hidden states do not support."""
@@ -202,9 +216,9 @@ class HiddenChecker:
         """Return the values along a path, for interventions at most `offset` pairs before its end."""
         return ObservedValues(self._world, offset)
 
-    def check(self, formula: Formula, text: str) -> HiddenCheck:
+    def check(self, formula: Formula, text: str, causal_model: CausalModel = "gumbel") -> HiddenCheck:
         """Return the check of a validated formula along a path."""
-        return HiddenCheck(self._world, formula, text)
+        return HiddenCheck(self._world, formula, text, causal_model)
 
 
 class HiddenCheck:
@@ -214,9 +228,10 @@ class HiddenCheck:
         world: model and policies.
         formula: a validated formula.
         text: the formula as its user wrote it.
+        causal_model: `any` adds bounds over every causal model; `gumbel` means no bounds.
     """
 
-    def __init__(self, world: HiddenWorld, formula: Formula, text: str) -> None:
+    def __init__(self, world: HiddenWorld, formula: Formula, text: str, causal_model: CausalModel = "gumbel") -> None:
         self._world = world
         offsets = [offset for _, _, offset in goals(formula)]
         deepest = None if any(offset < 0 for offset in offsets) else max(offsets, default=0)
@@ -229,7 +244,7 @@ class HiddenCheck:
 
         extremes = None if sides is None else Extremes(both, formula)
         self._every = every
-        self._check = IncrementalCheck(world.evaluators, formula, "gumbel", text, 0, self._values, extremes)
+        self._check = IncrementalCheck(world.evaluators, formula, causal_model, text, 0, self._values, extremes)
 
     def verdict(
         self,

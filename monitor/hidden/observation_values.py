@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TypedDict
 
 import numpy as np
 
+from monitor.arrays import AnyArray
 from monitor.errors import PathError
 from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import PathValues
+from monitor.hidden.causal_bounds import CausalBounds
 from monitor.hidden.filtering import Filter, Weights
 from monitor.hidden.pair_chain import Change, PairChain
 from monitor.hidden.shared_tables import Tables
-from monitor.hidden.tails import Tails
+from monitor.hidden.tails import Tail, Tails
 from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
 from monitor.logic.syntax import InterventionRef, Measure
@@ -23,6 +26,7 @@ from monitor.model import MDP, encode_action_text
 from monitor.policy.controller import Reader, TableReader
 from monitor.policy.recurrent import RecurrentReader
 from monitor.policy.table import PolicyTable
+from monitor.types.specs import CausalModel
 from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
 
 
@@ -104,6 +108,15 @@ class HiddenWorld:
                 raise AssertionError("decisions made for a goal are refused where states are hidden")
 
 
+class _About(TypedDict):
+    """Arguments of `PairChain` and `CausalBounds`."""
+
+    automaton: Automaton
+    masks: AnyArray
+    tables: Tables
+    tail: Tail
+
+
 class ObservedValues(PathValues):
     """Values of goals along one path of observations. It has the interface of `PathValues`, but no code in common.
 
@@ -125,6 +138,7 @@ class ObservedValues(PathValues):
         self._generation = world.generation
         self._chains: dict[tuple[int, int], PairChain] = {}
         self._different: dict[tuple[InterventionRef, Measure], PairChain] = {}
+        self._bounds: dict[tuple[InterventionRef, Measure], CausalBounds] = {}
 
     def advance(self, path: Sequence[ObservedPair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
         """Process a path whose last `added` pairs are new; `end` is not used. Raises PathError."""
@@ -142,6 +156,7 @@ class ObservedValues(PathValues):
             self.trace = Trace(self._hidden.filter, self._hidden.tables)
             self._chains.clear()
             self._different.clear()
+            self._bounds.clear()
         self.trace.extend(path, acting, self.beliefs, added)
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
@@ -152,6 +167,23 @@ class ObservedValues(PathValues):
     def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
         """Return the values at offsets 0, 1, ..., to the start of the path or to the deepest offset needed."""
         return self._values(change, measure, None)
+
+    def bounds(
+        self, change: InterventionRef, measure: Measure, position: int, causal_model: CausalModel
+    ) -> tuple[float, float]:
+        """Return bounds of the value over every causal model; they may be wider than necessary. Raises LimitError."""
+        assert causal_model == "any", "other classes are refused where states are hidden"
+        value = self.value(change, measure, position)
+        if self._hidden.evaluators.constant(measure) is not None or position == len(self.trace) - 1:
+            return value, value  # at the last pair, nothing that was observed depends on the couplings
+        if (change, measure) not in self._bounds:
+            made, about = self._about(change, measure)
+            self._bounds[change, measure] = CausalBounds(self.trace, made, **about)
+        low, high = self._bounds[change, measure].bounds(self.trace.first + position, terminated=self.terminated)
+        return min(within(measure, low), value), max(within(measure, high), value)
+
+    def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> None:
+        """Return None: there are no guaranteed bands where states are hidden, or policies remember."""
 
     def _values(self, change: InterventionRef, measure: Measure, only: int | None) -> list[float]:
         count = self.trace.last - self.trace.first + 1
@@ -168,18 +200,20 @@ class ObservedValues(PathValues):
     def _chain(self, change: InterventionRef, measure: Measure) -> PairChain:
         """Return the chain of an intervention and a measure; equal pairs of these share a chain."""
         if (change, measure) not in self._different:
-            world, made = self._hidden, self._hidden.change(change)
-            automaton = world.evaluators.automaton(measure)
-            self._different[change, measure] = PairChain(
-                self.trace,
-                made,
-                automaton=automaton,
-                masks=StateLabels(automaton, world.model).masks,
-                tables=world.tables,
-                tail=world.tails.tail(made.dynamics or world.model, measure, (made.reader, made.steps)),
-                deepest=self._deepest,
-            )
+            made, about = self._about(change, measure)
+            self._different[change, measure] = PairChain(self.trace, made, **about, deepest=self._deepest)
         return self._different[change, measure]
+
+    def _about(self, change: InterventionRef, measure: Measure) -> tuple[Change, _About]:
+        """Return an intervention, and the arguments that `PairChain` and `CausalBounds` share."""
+        world, made = self._hidden, self._hidden.change(change)
+        automaton = world.evaluators.automaton(measure)
+        return made, {
+            "automaton": automaton,
+            "masks": StateLabels(automaton, world.model).masks,
+            "tables": world.tables,
+            "tail": world.tails.tail(made.dynamics or world.model, measure, (made.reader, made.steps)),
+        }
 
 
 def _certain(model: MDP, action: int) -> Reader:

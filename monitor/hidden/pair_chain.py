@@ -7,7 +7,7 @@ because every weight includes the probability of all observations so far (docs/s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Remaining:
+class Remaining:
     """The columns that remain after labels are read.
 
     `before`: the columns before the labels are read, and the number of offsets kept. `columns`: the columns that
@@ -96,7 +96,7 @@ class PairChain:
         self._columns: list[Column] = []
         self._nodes: Nodes | None = None
         self._found: dict[Couplings, tuple[LatentTable, Nodes, int, Ints, Ints]] = {}
-        self._remaining: _Remaining | None = None
+        self._remaining: Remaining | None = None
         self._answered: tuple[int, bool, int | None] | None = None
         self._values: list[float] = []
 
@@ -154,7 +154,7 @@ class PairChain:
         trace = self._trace
         oldest = trace.first if self._deepest is None else max(trace.first, trace.last - self._deepest)
         if self._nodes is None or self._at < oldest:
-            starts = self._starts(oldest)
+            starts = trace[oldest].starts(self._change.reader)
             self._at, self._columns = oldest, [(0, self._automaton.start)]
             self._nodes = self._fresh(oldest, starts, self._policy.live(starts[2]))
         return self._nodes
@@ -165,15 +165,6 @@ class PairChain:
         self._nodes = self._step(self._nodes)
         self._at += 1
         return self._nodes
-
-    def _starts(self, number: int) -> tuple[Ints, Ints, Ints, Floats]:
-        """Return the start points at a pair: state (of both worlds), true place, memory, and weight."""
-        held, reader = self._trace[number], self._change.reader
-        belief = held.belief
-        memory = belief.memory(held.acting)
-        watched = memory if reader is None else belief.memory(reader) * reader.shadows
-        places = belief.states * len(held.live) + held.seen.policy.numbered(held.live, memory)
-        return belief.states, np.searchsorted(held.places, places), watched, belief.weights
 
     def _fresh(self, number: int, starts: tuple[Ints, Ints, Ints, Floats], live: Ints) -> Nodes:
         """Return the nodes of the start points at pair `number`."""
@@ -188,11 +179,11 @@ class PairChain:
     def _step(self, nodes: Nodes) -> Nodes:
         """Return the nodes at the next pair."""
         trace, number = self._trace, self._at
-        seen, edges, starts = trace[number].seen, trace.onward(number), self._starts(number + 1)
+        seen, edges, starts = trace[number].seen, trace.onward(number), trace[number + 1].starts(self._change.reader)
         held = min(len(nodes.done[0]), number + 1 - trace.first)  # number of offsets kept at the next pair
         held = held if self._deepest is None else min(held, self._deepest)
         if self._remaining is None or self._remaining.before != (self._columns, held):
-            self._remaining = self._remain(held)
+            self._remaining = remain(self._automaton, self._sets, self._columns, held)
         columns, moved = self._remaining.columns, self._moved(nodes, self._remaining)
         first, then = self._parts(nodes, seen, columns, self._remaining.collected)
         live = self._afterwards((first, then), starts[2])
@@ -221,7 +212,7 @@ class PairChain:
             found.append(np.asarray(part.table.after)[decisions])
         return self._policy.live(np.concatenate(found))
 
-    def _moved(self, nodes: Nodes, remaining: _Remaining) -> Nodes:
+    def _moved(self, nodes: Nodes, remaining: Remaining) -> Nodes:
         """Return the nodes with their weights after labels are read."""
         width = len(remaining.columns) + remaining.collected
         done = np.empty((len(nodes.begin) - 1, remaining.before[1]))
@@ -229,25 +220,6 @@ class PairChain:
         offsets = np.array([offset for offset, _ in self._columns])
         read_labels(nodes, self._kinds, remaining.steps, offsets, moved, remaining.rewarded)
         return moved
-
-    def _remain(self, held: int) -> _Remaining:
-        """Return the columns that remain after labels are read. Only the first `held` offsets are kept."""
-        automaton, index = self._automaton, dict[Column, int]()
-        steps = np.full((len(self._sets), len(self._columns)), FALSE)
-        rewarded = np.full(len(self._columns), -1)
-        for n, (offset, obligation) in enumerate(self._columns):
-            if offset >= held:
-                continue
-            for kind, mask in enumerate(self._sets):
-                rest = automaton.step(obligation, mask)
-                if rest not in (FALSE, TRUE):
-                    rest = FIRST_COLUMN + index.setdefault((offset, rest), len(index))
-                steps[kind, n] = rest
-            if automaton.rewards(obligation):
-                rewarded[n] = offset
-        collects = bool((rewarded >= 0).any())
-        rewarded[rewarded >= 0] += len(index)
-        return _Remaining((self._columns, held), list(index), steps, rewarded, held * collects)
 
     def _parts(
         self,
@@ -345,6 +317,28 @@ class PairChain:
         position[different] = np.arange(len(different))
         pairs = np.stack([different // len(live), live[different % len(live)]], axis=1)
         return tail.network_worths(columns, pairs, wanted, end), position
+
+
+def remain(automaton: Automaton, sets: Sequence[int], columns: list[Column], held: int) -> Remaining:
+    """Return the columns that remain after labels are read; only the first `held` offsets are kept.
+
+    `sets`: the different label sets.
+    """
+    index = dict[Column, int]()
+    steps, rewarded = np.full((len(sets), len(columns)), FALSE), np.full(len(columns), -1)
+    for n, (offset, obligation) in enumerate(columns):
+        if offset >= held:
+            continue
+        for kind, mask in enumerate(sets):
+            rest = automaton.step(obligation, mask)
+            if rest not in (FALSE, TRUE):
+                rest = FIRST_COLUMN + index.setdefault((offset, rest), len(index))
+            steps[kind, n] = rest
+        if automaton.rewards(obligation):
+            rewarded[n] = offset
+    collects = bool((rewarded >= 0).any())
+    rewarded[rewarded >= 0] += len(index)
+    return Remaining((columns, held), list(index), steps, rewarded, held * collects)
 
 
 def _decisions(nodes: Nodes, seen: LatentTable, part: Part) -> tuple[Ints, Ints, Ints]:

@@ -14,3 +14,6 @@ cdef class Readings:
 
 @cython.locals(key=longlong, slot=longlong)
 cpdef long long find_reading(Readings policy, long long memory, long long read) noexcept nogil
+
+@cython.locals(action=longlong, same=bint)
+cpdef bint same_reading(Readings policy, long long one, long long other) noexcept nogil

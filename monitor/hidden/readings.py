@@ -103,3 +103,14 @@ def find_reading(policy: Readings, memory: int, read: int) -> int:
         return key
     slot = find_slot(policy.keys, key)
     return policy.values[slot] if policy.keys[slot] == key else -1
+
+
+def same_reading(policy: Readings, one: int, other: int) -> bool:
+    """Return whether two rows have the same memory and the same choice."""
+    if one == other:
+        return True
+    for action in range(policy.choice.shape[1]):
+        if policy.choice[one, action] != policy.choice[other, action]:
+            return False
+    same: bool = policy.after[one] == policy.after[other]
+    return same

@@ -14,6 +14,7 @@ from monitor.hidden.couplings import LatentTable
 from monitor.hidden.filtering import Belief, Filter, Weights, summed
 from monitor.hidden.forward import Edges
 from monitor.hidden.latent_steps import LatentSteps, entries, impossible, latent_observations, latent_steps
+from monitor.hidden.pair_bounds import TrueSide
 from monitor.hidden.readings import Readings
 from monitor.hidden.shared_tables import Tables
 from monitor.policy.controller import Reader
@@ -27,8 +28,8 @@ class HeldPair:
     `acting`: the policy that acted. `belief`: the belief before the pair. `places` [T]: the possible places, ascending,
     as state * L + m, where `live[m]` of L memories is the memory of the acting policy; `weights` [T]: their weights.
     `share`: the probability of the pair given all earlier observations. `seen`: the latent steps of the pair with its
-    action taken; the action may be unknown. `onward`: the edges to the places of the next pair, None until
-    they are needed.
+    action taken; the action may be unknown. `onward`: the edges to the places of the next pair; `side`: the result of
+    `Trace.true_side`; None until they are needed.
     """
 
     pair: ObservedPair
@@ -40,11 +41,23 @@ class HeldPair:
     share: float
     seen: LatentTable
     onward: Edges | None = None
+    side: TrueSide | None = None
 
     def split(self) -> tuple[Ints, Ints]:
         """Return the state [T] of each place, and the memory [T] of the acting policy."""
         states, memories = np.divmod(self.places, len(self.live))
         return states, self.live[memories]
+
+    def starts(self, reader: Reader | None) -> tuple[Ints, Ints, Ints, Floats]:
+        """Return the start points of an intervention here: state (of both worlds), true place, memory, and weight.
+
+        The memory is that of `reader`, the policy that takes over; None: that of the acting policy.
+        """
+        belief = self.belief
+        memory = belief.memory(self.acting)
+        watched = memory if reader is None else belief.memory(reader) * reader.shadows
+        places = belief.states * len(self.live) + self.seen.policy.numbered(self.live, memory)
+        return belief.states, np.searchsorted(self.places, places), watched, belief.weights
 
 
 class Trace:
@@ -112,6 +125,42 @@ class Trace:
             chance = np.asarray(seen.weight)[of[kept]] * model.probabilities[at[kept]] / held.share
             held.onward = Edges(begin, of[kept], at[kept] - model.indptr[rows][of[kept]], chance)
         return held.onward
+
+    def hindsight(self, start: int) -> list[Floats]:
+        """Return the factors [T] by which each pair and all later pairs change the belief before this pair.
+
+        There is one array for each pair from pair `start` on, with one factor for each of the T places possible there.
+        """
+        last, seen = self[self.last], self.at_last()
+        found: list[Floats] = [np.bincount(seen.place, seen.weight, len(last.places)) / last.share]
+        for number in range(self.last - 1, start - 1, -1):
+            edges, latents = self.onward(number), np.asarray(self[number].seen.place)
+            ahead = np.repeat(found[-1], np.diff(edges.begin))
+            chances = np.asarray(edges.chance) * ahead
+            factors = np.bincount(latents[np.asarray(edges.latent)], chances, len(self[number].places))
+            found.append(factors.astype(np.float64, copy=False))
+        return found[::-1]
+
+    def true_side(self, number: int) -> TrueSide:
+        """Return what may have happened at a pair, for bounds over causal models."""
+        held, is_last = self[number], number == self.last
+        if held.side is not None and not is_last:
+            return held.side
+        seen = self.at_last() if is_last else held.seen
+        shown = np.ones(len(seen.place))
+        if (emissions := self.model.emissions) is not None:
+            of, at = entries(emissions.indptr, np.asarray(seen.state))
+            shown = emissions.probabilities[at[emissions.observed[at] == np.asarray(seen.shown)[of]]]
+        begin, into = np.zeros(len(shown), np.int64), np.zeros(0, np.int64)
+        if not is_last:
+            edges = self.onward(number)
+            lengths = np.diff(self.model.indptr)[np.asarray(seen.state) * self.model.actions + np.asarray(seen.action)]
+            begin, into = np.cumsum(lengths) - lengths, np.full(int(lengths.sum()), -1)
+            places = np.repeat(np.arange(len(edges.begin) - 1), np.diff(edges.begin))
+            into[begin[np.asarray(edges.latent)] + np.asarray(edges.rank)] = places
+        side = TrueSide(seen, shown, np.asarray(seen.weight) / shown, held.share, begin, into)
+        held.side = None if is_last else side
+        return side
 
     def states(self) -> tuple[Ints, Floats]:
         """Return the possible states at the last pair, ascending, with the belief given the whole path."""

@@ -163,7 +163,7 @@ def _history(
     beliefs: Sequence[Weights],
 ) -> tuple[StepAnswer, ...]:
     """Return the answers after each step of the stored path."""
-    check = checker.check(formula, evidence.text)
+    check = checker.check(formula, evidence.text, evidence.causal_model)
 
     def ask(n: int, **ended: Any) -> Verdict:  # noqa: ANN401 - as `answers_so_far` calls it
         return check.verdict(pairs[:n], beliefs[:n], None if n == 1 else 1, **ended)

@@ -68,9 +68,10 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
         spread = interval((min(ends), max(ends)), reward=alarm.reward)
         reach = f" ({spread}, beyond the axis)" if scale.clipped else ""
         until = "where the alarm fired" if banded[-1].seq == time_axis.seq else f"step {banded[-1].seq}"
+        disagree = "disagree" if alarm.evidence.verdict.belief is None else "may disagree"
         aside = (
             f"shaded: {whose} over {models}{reach}, from step {banded[0].seq} to {until}. "
-            f"On {whose}, they disagree at {_listed(disagreeing)}."
+            f"On {whose}, they {disagree} at {_listed(disagreeing)}."
         )
     sheet.heading(f"What happened: the {what} at each step", aside)
     chart = sheet.chart(TALL, scale)

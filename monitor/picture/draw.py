@@ -129,7 +129,9 @@ def draw_foot(canvas: Canvas, alarm: Explanation, more: str, y: float, sentences
     y += 28
     for sentence in (*alarm.told.details, *sentences):
         y += 2 + canvas.paragraph((MARGIN, y), sentence, size=13)
-    how = f"How obtained: {evidence.verdict.method}, {CAUSAL[evidence.causal_model]}{more}."
+    wide = evidence.causal_model == "any" and evidence.verdict.belief is not None
+    classes = f"{CAUSAL[evidence.causal_model]}{', which may be too wide' if wide else ''}"
+    how = f"How obtained: {evidence.verdict.method}, {classes}{more}."
     when = f"{time} · " if (time := clock(evidence.time, day=True)) else ""
     model = f"model {evidence.model} {evidence.model_sha256[:12]}"
     for line in (evidence.text, how, f"{when}evidence {evidence.id} · {model}"):

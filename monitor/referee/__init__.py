@@ -8,8 +8,8 @@ independent, so that both evaluators are unlikely to have the same error.
 Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`, `best.py`, `recourse.py`, `verdict.py`, in this
 order. `intervals.py` and `guaranteed.py` add the guaranteed bands of learned models. `extremes.py` adds the extremes
 for parts of the model that were never recorded. `basis.py` counts the recorded data that support a value. `hidden.py`,
-`hidden_path.py` and `hidden_values.py` evaluate formulas on models with hidden states or policies with memory, and
-`posterior.py` computes the credible bands of such models.
+`hidden_path.py` and `hidden_values.py` evaluate formulas on models with hidden states or policies with memory,
+`hidden_bounds.py` and `transport.py` bound such values, and `posterior.py` computes the credible bands of such models.
 """
 
 from __future__ import annotations
@@ -101,11 +101,9 @@ def derive(
     text = query if isinstance(query, str) else print_formula(query)
     others = dict(models or {})
     if is_hidden(model, policies):
-        if causal_model != "gumbel":
-            raise ConfigError("where states are hidden, or policies remember, answers have no bounds so far")
         about: dict[str, Any] = {"model": model, "path": path, "policies": policies, "models": others}
         return derive_hidden(text, **about, terminated=terminated, start_observed=start_observed, acted=acted,
-                             credible=credible)  # fmt: skip
+                             credible=credible, causal_model=causal_model)  # fmt: skip
     formula = parse(text)
     tables = {name: as_table(policy, model) for name, policy in policies.items()}
     check_models(others, model)

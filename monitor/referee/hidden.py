@@ -22,13 +22,14 @@ from monitor.logic.traversal import goals, goals_now, quantity_goals, subformula
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, as_reader
 from monitor.referee.extremes import Extremes
+from monitor.referee.hidden_bounds import HiddenBounds
 from monitor.referee.hidden_path import Belief, HiddenPath, Minds, Place
 from monitor.referee.hidden_values import HiddenUnroll
 from monitor.referee.inputs import check_acted, check_models, named_actions
 from monitor.referee.posterior import credible_bands
 from monitor.referee.verdict import Derivation
 from monitor.referee.world import MAIN, Frame, PathStep, Regime, Setting
-from monitor.types.specs import BandSettings
+from monitor.types.specs import BandSettings, RequestedModel
 from monitor.types.stream_events import UNKNOWN_POLICY, ObservedPair
 from monitor.types.verdicts import (
     BELIEF_DIGITS,
@@ -57,8 +58,10 @@ def derive_hidden(
     start_observed: bool,
     acted: Sequence[str],
     credible: BandSettings | None,
+    causal_model: RequestedModel,
 ) -> Verdict:
     """Evaluate one formula on one path of observations; arguments and errors as for `derive`."""
+    _check_causal_model(causal_model, (model, *models.values()))
     formula = parse(text)
     minds = _minds(model, policies)
     models = dict(sorted(models.items()))  # the order in which bands draw them
@@ -78,7 +81,8 @@ def derive_hidden(
         seen = watched if every[0] is model else HiddenPath(Minds(every[0], minds.readers), pairs, acted, start)
 
         def unroll(setting: Setting) -> HiddenUnroll:
-            return HiddenUnroll(seen, setting.models, actions, terminated=terminated)
+            evaluator = HiddenUnroll if causal_model == "gumbel" else HiddenBounds
+            return evaluator(seen, setting.models, actions, terminated=terminated)
 
         setting = Setting(named, {}, None)
         return unroll(setting), Extremes(setting, actions, "gumbel", None, unroll)
@@ -89,7 +93,7 @@ def derive_hidden(
         return (values.quantity(goal, frame),) * 2 if band is None else band
 
     unrolled, extremes = on([model, *models.values()])
-    derivation = Derivation(unrolled, frame, {}, "gumbel", start_observed, None, extremes)
+    derivation = Derivation(unrolled, frame, {}, causal_model, start_observed, None, extremes)
     try:
         verdict = derivation.verdict(formula, text)
         if credible is not None and verdict.quantities:
@@ -117,6 +121,16 @@ def derive_hidden(
         evidence=prod(watched.chances),
         recourse=Recourse(reason=UNEXAMINED) if missed else None,
     )
+
+
+def _check_causal_model(causal_model: RequestedModel, models: Iterable[MDP]) -> None:
+    """Raise ConfigError if bounds over a class of causal models are not offered."""
+    learned = any(each.counts is not None or (each.emissions and each.emissions.counts) for each in models)
+    if causal_model == "stable" or (causal_model == "any" and learned):
+        raise ConfigError(
+            "where states are hidden, or policies remember, bounds are over any causal model, not the stable ones, and "
+            "of a model that was not learned: use causal_model: any or gumbel"
+        )
 
 
 def _begins(minds: Minds, before: Belief) -> bool:

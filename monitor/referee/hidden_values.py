@@ -20,8 +20,8 @@ Definition: docs/semantics/hidden.md, section 16.3.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from monitor.referee.hidden_path import Happening, HiddenPath, Place
 from monitor.referee.residual import TRUE, Residual, collect, expand
 from monitor.referee.row import counterfactual
 from monitor.referee.transition import Aim
+from monitor.referee.unroll import OPPOSITE
 from monitor.referee.world import MAIN, CounterfactualWorld, Frame, intervene, position
 
 LIMIT = 500_000
@@ -59,6 +60,12 @@ class Node(NamedTuple):
     residual: Residual
 
 
+Step = tuple[Place | int | None, Other, int | None, float]
+"""The next true place, the next counterfactual state, the action (None if the episode has ended), and the weight."""
+Then = tuple[Residual, bool]
+"""The residual after labels are read, and whether the reward of this step counts."""
+
+
 class Present(NamedTuple):
     """An offset of a world: the world from there on, the index of the pair, and the policy whose memory is kept."""
 
@@ -67,11 +74,26 @@ class Present(NamedTuple):
     carried: Reader
 
 
+class Depending(Protocol):
+    """What the value of a node depends on."""
+
+    @property
+    def to(self) -> Iterable[Node]:
+        """The nodes on which the value depends."""
+
+    def value(self, known: Mapping[Node, float]) -> float:
+        """Return the value of the node; `known`: the values of the nodes on which it depends."""
+
+
 class Edges(NamedTuple):
     """Edges of a node: the decided part of its value, and the weight of each node on which its value depends."""
 
     settled: float
     to: Mapping[Node, float]
+
+    def value(self, known: Mapping[Node, float]) -> float:
+        """Return the value; `known`: the values of the nodes on which it depends."""
+        return self.settled + sum(weight * known[after] for after, weight in self.to.items())
 
 
 class HiddenUnroll:
@@ -99,15 +121,16 @@ class HiddenUnroll:
         Raises:
             LimitError: more than `LIMIT` edges are needed.
         """
-        assert aim == "value", "there are no bounds"
-        value = self._measure(goal, goal.world.change, frame)
+        value = self._measure(goal, goal.world.change, frame, aim)
         if goal.world.baseline is not None:
-            value -= self._measure(goal, goal.world.baseline, frame)
+            value -= self._measure(goal, goal.world.baseline, frame, OPPOSITE[aim])
         if isinstance(goal.measure, Probability):  # rounding may exceed the range
             value = min(max(value, 0.0 if goal.world.baseline is None else -1.0), 1.0)
         return value
 
-    def _measure(self, goal: Goal, change: InterventionRef, frame: Frame) -> float:
+    def _measure(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> float:
+        """Return the value under one change; `hidden_bounds` returns a bound, as `aim` says."""
+        del aim
         _, start = position(goal.world.offset, len(frame.steps))
         world = intervene(frame, start, change, self._actions[change.name] if change.kind == "action" else None)
         takes_over = change.kind == "policy"
@@ -117,7 +140,7 @@ class HiddenUnroll:
             place: Node(place, Other(place.state, self._begins(carried, place, takes_over=takes_over)), first)
             for place in self._watched.prior(start)
         }
-        layers: list[dict[Node, Edges]] = []
+        layers: list[dict[Node, Depending]] = []
         wanted, k = set(roots.values()), start
         while wanted:
             layer = {node: self._edges(Present(world, k, carried), node) for node in wanted}
@@ -126,10 +149,7 @@ class HiddenUnroll:
             world, k = world.later(), k + 1
         known: dict[Node, float] = {}
         for layer in reversed(layers):
-            known = {
-                node: edges.settled + sum(weight * known[after] for after, weight in edges.to.items())
-                for node, edges in layer.items()
-            }
+            known = {node: edges.value(known) for node, edges in layer.items()}
         return sum(weight * known[roots[place]] for place, weight in self._watched.prior(start).items())
 
     def _begins(self, carried: Reader, place: Place, *, takes_over: bool) -> int:
@@ -137,31 +157,44 @@ class HiddenUnroll:
         fresh = takes_over and not carried.shadows
         return 0 if fresh else self._minds.remembered(carried, place.memories)
 
-    def _edges(self, now: Present, node: Node) -> Edges:
+    def _edges(self, now: Present, node: Node) -> Depending:
         """Return the edges of a node at pair `k`, or beyond the last one."""
-        residual, state = node.residual, node.other.state
-        after = collect(residual) if isinstance(residual, Reward) else expand(residual, self._truth(state))
-        earns = isinstance(residual, Reward) and residual.low == 0
+        after, earns = then = self._read(node)
+        self._spend(1)
+        if isinstance(after, Const) and not earns:
+            return Edges(self._ahead(now.k, node.true) if after == TRUE else 0.0, {})
+        return self._gathered(now.k, node.other.state, then, self._steps(now, node))
+
+    def _read(self, node: Node) -> Then:
+        residual = node.residual
+        if isinstance(residual, Reward):
+            return collect(residual), residual.low == 0
+        return expand(residual, self._truth(node.other.state)), False
+
+    def _gathered(self, k: int, state: int, then: Then, steps: Iterable[Step]) -> Edges:
+        """Return the edges of a node at pair `k` with these steps; `state`: its counterfactual state."""
+        after, earns = then
         to: defaultdict[Node, float] = defaultdict(float)
         settled = 0.0
-        self._count += 1
-        if isinstance(after, Const) and not earns:
-            return Edges(self._ahead(now.k, node.true) if after == TRUE else 0.0, to)
-        for true, other, action, weight in self._steps(now, node):
-            self._count += 1
+        for true, other, action, weight in steps:
+            self._spend(1)
             if earns and action is not None:
                 reward = self._models[MAIN].reward(state, action, other.state)
-                settled += weight * reward * self._ahead(now.k + 1, true)
+                settled += weight * reward * self._ahead(k + 1, true)
             if after == TRUE:
-                settled += weight * self._ahead(now.k + 1, true)
+                settled += weight * self._ahead(k + 1, true)
             elif not isinstance(after, Const):
                 to[Node(true, other, after)] += weight
+        return Edges(settled, to)
+
+    def _spend(self, steps: int) -> None:
+        """Count steps of the evaluation. Raises LimitError beyond `LIMIT`."""
+        self._count += steps
         if self._count > LIMIT:
             raise LimitError(
                 f"the referee follows at most {LIMIT:,} steps of what happened and what would have happened in one "
                 "query, and this one needs more; only the exact engine can answer it"
             )
-        return Edges(settled, to)
 
     def _truth(self, state: int) -> Callable[[Label | Goal], bool]:
         labels = self._models[MAIN].labels
@@ -176,7 +209,7 @@ class HiddenUnroll:
         """Return the relative probability of the observations from pair `k` on, given the place; 1 beyond the path."""
         return self._watched.ahead[k].get(true, 0.0) if isinstance(true, Place) else 1.0
 
-    def _steps(self, now: Present, node: Node) -> Iterator[tuple[Place | int | None, Other, int | None, float]]:
+    def _steps(self, now: Present, node: Node) -> Iterator[Step]:
         """Yield the possible next true places and counterfactual states, each with the action and the weight.
 
         The action is None if the episode has ended.
@@ -234,21 +267,24 @@ class HiddenUnroll:
         return self._decided[key]
 
     def _decide(self, now: Present, place: Place, each: Happening, other: Other) -> Iterator[Decision]:
-        here = Other(place.state, self._minds.remembered(now.carried, place.memories))
-        unchanged = each.action is not None and now.world.changed == 0 and other == here
         for read, shown in self._same_sight(place.state, each.observation, other.state):
-            chosen, memory = self._chosen(now, other, read)
-            if unchanged:
-                assert each.action is not None
-                yield each.action, memory, shown
-                continue
-            if each.action is not None:
-                reader = self._minds.readers[self._watched.acted[now.k]]
-                took = np.array(self._minds.choice(reader, place.memories, place.state, each.observation))
-                if took[each.action] > 0.0:
-                    chosen = counterfactual(took, chosen, each.action)
-            for action in np.flatnonzero(chosen).tolist():
-                yield action, memory, shown * float(chosen[action])
+            for action, memory, chance in self._acts(now, place, each, other, read):
+                yield action, memory, shown * chance
+
+    def _acts(self, now: Present, place: Place, each: Happening, other: Other, read: int) -> Iterator[Decision]:
+        """Yield the counterfactual decisions at a pair after the observation `read`."""
+        here = Other(place.state, self._minds.remembered(now.carried, place.memories))
+        chosen, memory = self._chosen(now, other, read)
+        if each.action is not None and now.world.changed == 0 and other == here:
+            yield each.action, memory, 1.0
+            return
+        if each.action is not None:
+            reader = self._minds.readers[self._watched.acted[now.k]]
+            took = np.array(self._minds.choice(reader, place.memories, place.state, each.observation))
+            if took[each.action] > 0.0:
+                chosen = counterfactual(took, chosen, each.action)
+        for action in np.flatnonzero(chosen).tolist():
+            yield action, memory, float(chosen[action])
 
     def _chosen(self, now: Present, other: Other, read: int) -> tuple[Floats, int]:
         """Return the distribution [A] of the action with prior noise, and the memory after it."""

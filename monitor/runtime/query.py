@@ -168,7 +168,7 @@ class QueryEvaluator:
         spec, path = query.spec, session.path
         if isinstance(engines, HiddenEngines):
             if self.hidden is None:
-                self.hidden = engines.checker.check(query.formula, spec.text)
+                self.hidden = engines.checker.check(query.formula, spec.text, spec.causal_model)
             how = {"terminated": path.terminated, "start_observed": path.start_observed}
             return self.hidden.verdict(path.held, path.inputs, added, acted=path.acted, **how)
         if self.check is None:

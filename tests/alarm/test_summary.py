@@ -618,7 +618,10 @@ def test_it_says_when_causal_models_disagree() -> None:
     assert say(f"c@5.{GOAL}", plain(0.7, bounds=(0.6, 0.9), robust=False, offset=5)).endswith(
         "Causal models disagree: 0.60 to 0.90"
     )
+    hidden = replace(verdict, belief={0: 1.0})  # where states are hidden, bounds may be too wide
+    assert say(f"regret(c@5, {GOAL})", hidden).endswith(": 0.93 (causal models may disagree, at most 0.14 to 0.95)")
     several = Verdict("watch", "exact", "any", (), holds=False, robust=False)
+    assert say(f'"death" & {GOAL}', replace(several, belief={0: 1.0})).endswith("Causal models may disagree on this")
     assert say(f'"death" & {GOAL}', several).endswith("Causal models disagree on this")
 
 
@@ -780,7 +783,10 @@ def test_the_last_words_of_a_summary_say_how_sure_it_is(
     causal_model: CausalModel,
     sure: str,
 ) -> None:
-    verdict = replace(plain(0.7, robust=robust), causal_model=causal_model)
+    verdict = replace(plain(0.7, robust=robust), causal_model=causal_model, bounds=(0.6, 0.9))
+    for hidden in (replace(verdict, belief={0: 1.0}), replace(verdict, belief={0: 1.0}, bounds=None)):
+        unseen = tell_all(GOAL, hidden).summary  # then bounds may be too wide; several quantities have none here
+        assert unseen.endswith(f" {sure}.".replace("models disagree", "models may disagree"))
     for state, lead in (("firing", ""), ("resolved", "resolved: ")):
         told = tell_all(GOAL, verdict, state=cast("AlarmState", state))
         advice = f" {RUNBOOK}." if state == "firing" else ""

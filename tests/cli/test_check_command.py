@@ -205,6 +205,8 @@ def test_hidden_states_are_asked_about_by_names_of_observations(cfmon: Run, tmp_
     assert code == 0
     assert "begins in state (observation dry), 2 steps before the last" in " ".join(out.split())
     assert "probability now: ice" in out
+    code, out, _ = cfmon("check", *asked, *policies, "--formula", 'stop@2.P=? [ F<=3 "ice" ]', "--causal-model", "any")
+    assert (code, "under every causal model (outer bounds)" in " ".join(out.split())) == (0, True)
     (tmp_path / "path.csv").write_text("observation,action\nwet,0\n")
     code, _, err = cfmon("check", *asked, *policies, "--formula", 'P=? [ F<=3 "ice" ]')
     assert (code, "'wet' is not an observation of the model (0 to 1, or a name: dry, slippery)" in err) == (2, True)

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgpack
 import numpy as np
@@ -42,9 +42,14 @@ SHA = {"nominal": "a" * 64, "other": "b" * 64}
 READERS = {name: as_reader(policy, robot()) for name, policy in policies().items()}
 
 
-def alarm(text: str = WATCHED, acting: dict[str, object] | None = None, model: monitor.MDP | None = None) -> Alert:
+def alarm(
+    text: str = WATCHED,
+    acting: dict[str, object] | None = None,
+    model: monitor.MDP | None = None,
+    causal_model: Literal["gumbel", "any"] = "gumbel",
+) -> Alert:
     """The alarm of a stream whose first steps have left the window."""
-    spec = FormulaSpec("watch", text, alarm=AlarmSpec())
+    spec = FormulaSpec("watch", text, alarm=AlarmSpec(), causal_model=causal_model)
     watching = watch(spec, acting=acting, model=model)
     alerts = [n for seq, pair in enumerate(STEPS) for n in send(watching, seq, pair) if isinstance(n, Alert)]
     return next(alert for alert in alerts if alert.seq > 5)
@@ -71,6 +76,25 @@ def test_both_programs_derive_the_alarm_again(deriver: Deriver, text: str) -> No
     assert contradictions(document) == []
     found = derive_again(document, robot(), READERS, {}, [deriver])
     assert (found.problems, found.by, found.notes) == ([], deriver.name, ())
+
+
+@both
+def test_both_programs_derive_the_bounds_again(deriver: Deriver) -> None:
+    document = evidence(alarm(causal_model="any"))
+    verdict = document.verdict
+    assert document.causal_model == "any"
+    assert verdict.bounds is not None
+    assert verdict.bounds[1] - verdict.bounds[0] > 0.01
+    many = replace(document, path=((19, GO), *document.path[1:]))  # the more observations, the larger the problems
+    assert 5 * (work(document) - work(evidence())) < work(many) - work(evidence())
+    assert work(document) > work(evidence())
+    assert derive_again(document, robot(), READERS, {}, [deriver]).problems == []
+    nominal, wary = verdict.quantities
+    for end in (0, 1):
+        bounds = tuple(each + (1e-6 if n == end else 0.0) for n, each in enumerate(verdict.bounds))
+        other = replace(document, verdict=replace(verdict, quantities=(nominal, replace(wary, bounds=bounds))))
+        problems = derive_again(other, robot(), READERS, {}, [deriver]).problems
+        assert [problem.partition(":")[0] for problem in problems] == [f"verdict.quantities[1].bounds[{end}]"]
 
 
 @both

@@ -89,7 +89,7 @@ def test_formulas_that_hidden_states_do_not_offer(query: str, why: str) -> None:
         ({"path": ()}, monitor.PathError, "the path is empty"),
         ({"path": ((0, 0, 0),)}, monitor.PathError, r"pair 0: a pair \(observation, action\)"),
         ({"engine": "sampled"}, monitor.ConfigError, "answers are exact"),
-        ({"causal_model": "any"}, monitor.ConfigError, "without bounds"),
+        ({"causal_model": "stable"}, monitor.ConfigError, "use causal_model: any"),
     ],
 )
 def test_inputs_that_are_refused(changed: dict[str, Any], error: type[Exception], why: str) -> None:

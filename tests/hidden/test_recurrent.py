@@ -123,6 +123,29 @@ def test_the_referee_has_the_same_verdicts(seed: int, tmp_path: Path) -> None:
         assert_same(monitor.check(text, **asked), derive(text, **asked))
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_network_that_acted_is_no_obstacle_to_bounds_but_one_that_would_act_is(hidden: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    model, icy = world(np.random.default_rng(0), hidden=hidden)
+    network, twin = both(tmp_path, np.random.default_rng(0))
+    asked: dict[str, Any] = {"model": model, "models": {"icy": icy}, "path": [(0, 0), (1, 1), (0, 0), (1, 1)]}
+    text = 'other@3.P=? [ F=3 "bad" ]'
+    found, wanted = (
+        monitor.check(text, policies={"nominal": each, "other": [1] * 3}, causal_model="any", **asked)
+        for each in (network, twin)
+    )
+    assert found.bounds == pytest.approx(wanted.bounds, abs=1e-9)
+    assert found.bounds is not None
+    assert found.bounds[1] > found.bounds[0] + 1e-3
+    for refused, acting in (
+        (text, {"nominal": [0] * 3, "other": network}),
+        ('model:icy@3.P=? [ F=3 "bad" ]', {"nominal": network}),
+    ):
+        with pytest.raises(monitor.LimitError, match="a recurrent network acts in the counterfactual world"):
+            monitor.check(refused, policies=acting, causal_model="any", **asked)
+        now = monitor.check(refused.replace("@3", "@0"), policies=acting, causal_model="any", **asked)
+        assert now.bounds == (now.value, now.value)
+
+
 def test_on_the_stream_a_belief_has_what_networks_remember(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "MAX_MEMORIES", 3)  # the table begins anew again and again
     rng = np.random.default_rng(3)

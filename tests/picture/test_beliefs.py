@@ -43,6 +43,13 @@ def test_it_has_what_happened_and_what_would_have() -> None:
     assert any(word.startswith("When handing over helped: ") for word in words)
 
 
+def test_bounds_that_may_be_too_wide_are_called_so() -> None:
+    words = " ".join(drawn(evidence(alarm(causal_model="any")))[1])
+    assert "wary over every causal model" in words
+    assert "On wary, they may disagree at step" in words
+    assert "Gumbel-Max; bounds over every causal model, which may be too wide;" in words
+
+
 def test_now_it_is_what_the_verdict_believes() -> None:
     found = evidence(alarm())
     text = ET.fromstring(drawn(found)[0]).findtext(f"{SVG}desc") or ""
