@@ -35,7 +35,7 @@ cdef class Level:
 
 
 cdef class Means:
-    cdef readonly long long left, count
+    cdef readonly long long left, most, count
     cdef readonly bint finding, full
     cdef readonly Transport rows, shown
     cdef readonly double[:, ::1] highest_rows, highest_shown

@@ -45,8 +45,8 @@ class TrueSide:
 
     `seen`: the latent steps. `shown` [G]: the probability of the observation of each latent step in its state; `acted`
     [G]: the probability of the action given this observation. `share`: the probability of this pair given all earlier
-    ones. `begin` [G]: the first entry of each latent step in `into`, which has the next true place for each successor;
-    -1 if the next pair is impossible there. At the last pair, `into` is empty.
+    ones. `begin` [G]: the first entry of each latent step in `into`, which has the next true place for each successor,
+    or -1 where the next pair is impossible. At the last pair, `into` is empty.
     """
 
     seen: LatentTable
@@ -132,18 +132,21 @@ class Level:
 class Means:
     """Working memory: the transport problems, and the bounds for pairs of rows that are known already.
 
-    `left`: the effort that is left; negative if it is spent. `finding`: whether nodes are found, not evaluated; `full`:
-    whether the next level has no space. `known` [n, 4]: the true action and the memory after it, the counterfactual
-    action and the memory after it; `known_low`, `known_high` [n]: their bounds; `count`: how many are known. `low`,
-    `high`: the last result. `chosen` [A], `memory`: for `choose`. `highest_rows`, `highest_shown`: costs for the upper
-    bound. `first`, `read`: the first latent step of each true outcome, and the reading of each counterfactual one.
+    `left`: the effort that is left; negative if it is spent. `most`: the number of rows, and of columns, beyond which
+    one problem takes more than all effort, so there is no space for it. `finding`: whether nodes are found, not
+    evaluated; `full`: whether the next level has no space. `known` [n, 4]: the true action and the memory after it, the
+    counterfactual action and the memory after it; `known_low`, `known_high` [n]: their bounds; `count`: how many are
+    known. `low`, `high`: the last result. `chosen` [A], `memory`: for `choose`. `highest_rows`, `highest_shown`: costs
+    for the upper bound. `first`, `read`: the first latent step of each true outcome, and the reading of each
+    counterfactual one.
     """
 
     def __init__(self, table: Couplings, shows: int, effort: int) -> None:
-        widest = table.widest
         self.left, self.finding, self.full = effort, True, False
-        self.rows, self.shown = Transport(widest + 1, widest), Transport(shows + 1, shows)
-        self.highest_rows, self.highest_shown = np.zeros((widest + 1, widest)), np.zeros((shows + 1, shows))
+        self.most = int(np.cbrt(effort))
+        widest, merged = min(table.widest, self.most), min(shows, self.most)
+        self.rows, self.shown = Transport(widest + 1, widest), Transport(merged + 1, merged)
+        self.highest_rows, self.highest_shown = np.zeros((widest + 1, widest)), np.zeros((merged + 1, merged))
         self.first, self.read = np.zeros(shows, np.int64), np.zeros(shows, np.int64)
         self.known = np.zeros((MOST_KNOWN, 4), np.int64)
         self.known_low, self.known_high = np.zeros(MOST_KNOWN), np.zeros(MOST_KNOWN)
@@ -238,6 +241,9 @@ def couple_shown(level: Level, means: Means, place: int, other: int, column: int
         while n < rows and not same_reading(seen.policy, seen.reading[means.first[n]], seen.reading[latent]):
             n += 1
         if n == rows:
+            if rows == means.most:
+                means.left = -1
+                return 0.0, 0.0
             means.first[n], problem.supply[n] = latent, 0.0
             rows += 1
         problem.supply[n] += true.shown[latent]
@@ -248,6 +254,9 @@ def couple_shown(level: Level, means: Means, place: int, other: int, column: int
         while n < columns and not same_reading(policy, means.read[n], row):
             n += 1
         if n == columns:
+            if columns == means.most:
+                means.left = -1
+                return 0.0, 0.0
             means.read[n], problem.demand[n] = row, 0.0
             columns += 1
         problem.demand[n] += table.shown_chances[k]
@@ -265,7 +274,7 @@ def solve(
     """Return the least mean of `problem.cost`, and minus the least mean of `highest`; both are changed.
 
     `missing`: the probability of all other rows, which have value 0. A problem of n rows and m columns takes an effort
-    of n * m * (n + m) + max(n, m)**3 + 100, 12 to 41 ns each.
+    of n * m * (n + m) + max(n, m)**3 + 100, or of n * m + 100 if there is one coupling; a unit takes up to 41 ns.
     """
     if missing > TINY:
         problem.supply[rows] = missing
@@ -273,7 +282,10 @@ def solve(
             problem.cost[rows, k] = highest[rows, k] = 0.0
         rows += 1
     longest = max(rows, columns)
-    means.left -= rows * columns * (rows + columns) + longest * longest * longest + 100
+    if longest == rows * columns:  # one row or one column
+        means.left -= longest + 100
+    else:
+        means.left -= rows * columns * (rows + columns) + longest * longest * longest + 100
     if means.finding:
         return 0.0, 0.0
     least = cheapest(problem, rows, columns)
@@ -353,8 +365,12 @@ def solve_rows(level: Level, means: Means, latent: int, pair: int, after: int, c
     entry, rows, missing = true.begin[latent], 0, 1.0
     same = table.same_model and taken == pair
     total_low, total_high = 0.0, 0.0
-    for k in range(columns):
-        problem.demand[k] = table.target_chances[first + k]
+    if not same:
+        if end - begin > means.most or columns > means.most:
+            means.left, means.low, means.high = -1, 0.0, 0.0
+            return
+        for k in range(columns):
+            problem.demand[k] = table.target_chances[first + k]
     for n in range(end - begin):
         place, chance = true.into[entry + n], table.taken_chances[begin + n]
         if place < 0:

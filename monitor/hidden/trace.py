@@ -149,8 +149,10 @@ class Trace:
         seen = self.at_last() if is_last else held.seen
         shown = np.ones(len(seen.place))
         if (emissions := self.model.emissions) is not None:
-            of, at = entries(emissions.indptr, np.asarray(seen.state))
-            shown = emissions.probabilities[at[emissions.observed[at] == np.asarray(seen.shown)[of]]]
+            states, width = np.arange(self.model.states), emissions.signals
+            keys = np.repeat(states, np.diff(emissions.indptr)) * width + emissions.observed  # ascending
+            asked = np.asarray(seen.state) * width + np.asarray(seen.shown)
+            shown = emissions.probabilities[np.searchsorted(keys, asked)]
         begin, into = np.zeros(len(shown), np.int64), np.zeros(0, np.int64)
         if not is_last:
             edges = self.onward(number)

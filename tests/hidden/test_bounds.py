@@ -347,6 +347,55 @@ def test_a_comparison_is_robust_if_no_causal_model_changes_it(program: Any) -> N
 # ---- what is refused ----
 
 
+def resetting(count: int) -> monitor.MDP:
+    """Action 0 leads to all states alike, action 1 to the next one; signals are the parity."""
+    moves = [(s, 0, then, 1 / count) for s in range(count) for then in range(count)]
+    moves += [(s, 1, (s + 1) % count, 1.0) for s in range(count)]
+    shown = [(s, s % 2, 1.0) for s in range(count)]
+    return monitor.MDP.from_transitions(
+        states=count, actions=2, transitions=moves, labels={"bad": [5]}, signals=2, emissions=shown, initial={1: 1.0}
+    )
+
+
+@pytest.mark.parametrize(("count", "refused"), [(300, False), (400, True)])
+def test_rows_that_can_be_coupled_in_one_way_only_take_little_effort(count: int, refused: bool) -> None:  # noqa: FBT001
+    asked = {
+        "model": resetting(count),
+        "path": [(1, 0), (0, 0)],
+        "policies": {"nominal": [0, 0], "other": [1, 1]},
+        "causal_model": "any",
+    }
+    if refused:  # the rows are wider than any problem for which there is space
+        with pytest.raises(monitor.LimitError, match="take too much effort"):
+            monitor.check('other@1.P=? [ F<=4 "bad" ]', **asked)  # type: ignore[arg-type]
+        return
+    found, derived = (f('other@1.P=? [ F<=4 "bad" ]', **asked) for f in (monitor.check, derive))  # type: ignore[arg-type]
+    assert found.bounds == pytest.approx(derived.bounds, abs=1e-12)
+
+
+def test_a_sensor_with_very_many_signals_is_refused_without_space_for_all_pairs_of_them() -> None:
+    signals, moves = 60_000, [(s, a, (s + k + a) % 4, 0.5) for s in range(4) for a in range(2) for k in (1, 3)]
+    shown = [(2, signal, 1 / signals) for signal in range(signals)] + [(s, 0, 1.0) for s in (0, 1, 3)]
+    model = monitor.MDP.from_transitions(
+        states=4, actions=2, transitions=moves, labels={"bad": [3]}, signals=signals, emissions=shown, initial={1: 1.0}
+    )
+    share = np.arange(signals) / signals
+    spread = np.stack([1 - share, share], axis=1)  # a policy that reads every signal differently
+
+    def ask_of(signals_seen: list[int | None], nominal: Any, other: Any) -> monitor.Verdict:  # noqa: ANN401
+        goal = f'other@{len(signals_seen) - 2}.P=? [ F<=3 "bad" ]'
+        path, both = [(seen, 0) for seen in signals_seen], {"nominal": nominal, "other": other}
+        return monitor.check(goal, model=model, path=path, policies=both, causal_model="any")
+
+    first_one, second = (np.tile(row, (signals, 1)) for row in np.eye(2))
+    low, high = ask_of([0, 5, 0], first_one, second).bounds or (1.0, 0.0)
+    assert 0.0 <= low <= high <= 1.0
+    with pytest.raises(monitor.LimitError, match="take too much effort"):
+        ask_of([0, 5, 0], first_one, spread[:, ::-1])  # what would have been observed
+    with pytest.raises(monitor.LimitError, match="take too much effort"):
+        ask_of([0, None, None, None], spread, second)  # what may have been observed
+
+
 @pytest.mark.parametrize("limit", ["MAX_EFFORT", "MAX_NODES"])
 def test_too_much_effort_is_refused(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causal_bounds, limit, 20)
