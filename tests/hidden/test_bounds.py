@@ -373,8 +373,9 @@ def test_rows_that_can_be_coupled_in_one_way_only_take_little_effort(count: int,
     assert found.bounds == pytest.approx(derived.bounds, abs=1e-12)
 
 
-def test_a_sensor_with_very_many_signals_is_refused_without_space_for_all_pairs_of_them() -> None:
-    signals, moves = 60_000, [(s, a, (s + k + a) % 4, 0.5) for s in range(4) for a in range(2) for k in (1, 3)]
+@pytest.mark.parametrize("signals", [500, pytest.param(60_000, marks=[slow, heavy])])
+def test_a_sensor_with_very_many_signals_is_refused_without_space_for_all_pairs_of_them(signals: int) -> None:
+    moves = [(s, a, (s + k + a) % 4, 0.5) for s in range(4) for a in range(2) for k in (1, 3)]
     shown = [(2, signal, 1 / signals) for signal in range(signals)] + [(s, 0, 1.0) for s in (0, 1, 3)]
     model = monitor.MDP.from_transitions(
         states=4, actions=2, transitions=moves, labels={"bad": [3]}, signals=signals, emissions=shown, initial={1: 1.0}
