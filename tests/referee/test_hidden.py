@@ -101,7 +101,7 @@ def test_the_belief_before_each_pair() -> None:
         {"query": 'regret(best@1, P<0.5 [ F<=2 "bad" ])'},
         {"query": 'other[1]@1.P=? [ F<=2 "bad" ]', "policies": {"nominal": [0, 1], "other": REMEMBERS}},
         {"query": 'do(1)[1]@1.P=? [ F<=2 "bad" ]', "policies": {"nominal": REMEMBERS}},
-        {"causal_model": "any"},
+        {"causal_model": "stable"},
         {"model": model(initial=None)},
         {"model": model(emissions=[(0, 0, 1.0), (1, 1, 1.0)]), "path": ((0, 1), (1, 0))},
         {"policies": {"nominal": [0, 2]}},
