@@ -15,7 +15,7 @@ SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores <
 MEASURED := $(addprefix tests/,alarm authoring causal evaluation evidence exact logic model picture policy hidden runtime sampled statistics stream worlds \
 	cli/test_init_command.py cli/test_learn_command.py cli/test_learn_resumed.py cli/test_report_command.py cli/test_init_columns.py \
 	cli/test_learn_numbers.py cli/test_logs_as_they_are.py cli/test_config_check.py cli/test_recording_convert.py sidecar/test_reshard.py) monitor
-KERNEL_TESTS := $(addprefix tests/,causal exact sampled statistics stream runtime)
+KERNEL_TESTS := $(addprefix tests/,causal exact hidden sampled statistics stream runtime)
 # What is compiled: the modules with a .pxd file (hatch_build.py).
 KERNELS := $(shell find monitor -name '*.pxd')
 # Packages without clock, I/O and randomness: everything in them can be tested.
