@@ -184,9 +184,7 @@ def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
         if fired(alarm, formula):
             long = span(math.floor(told["now"]) - math.floor(alarm["since_unix"]))
             when = f"{moment(alarm['since_unix'])}, for {long}"
-            return "; ".join(
-                filter(None, [f"{alarm['severity']}, since {when}", beside(formula), blind_since(formula)])
-            )
+            return "; ".join(filter(None, [f"{alarm['severity']}, since {when}", blind_since(formula)]))
     return "; ".join(filter(None, [beside(formula), blind_since(formula)]))
 
 
@@ -218,13 +216,15 @@ def facts(formula: dict[str, Any]) -> dict[str, str]:
 
 
 def course(formula: dict[str, Any], told: dict[str, Any]) -> dict[str, str]:
-    """How the value of a firing alarm went."""
+    """How the value of a firing alarm went, and in which causal models its numbers hold."""
+    models = EVERYWHERE.search(formula["summary"])
+    said = {"from now on": f"the same in every {models[1] or ''}causal model"} if models else {}
     for alarm in told["alarms"]:
         if fired(alarm, formula) and alarm["threshold"] is not None:
             went = [number(each) or "unknown" for each in (alarm["fired"]["value"], alarm.get("worst"), alarm["value"])]
             end = "last known" if alarm["blind"] else "now"
             name = f"{f'{look_back(alarm)}: ' if from_now(alarm) else ''}when it fired → worst → {end}"
-            return {name: " → ".join(went)}
+            return {name: " → ".join(went), **said}
     return {}
 
 
@@ -269,16 +269,13 @@ def finding(summary: str, *, fires: bool) -> str:
 
 def sure(alarm: dict[str, Any], test: dict[str, Any] | None) -> str:
     """How sure the numbers of a firing alarm are."""
-    assert not alarm["blind"]
-    models = EVERYWHERE.search(alarm["summary"])
-    same = "; from now on, the same in every causal model" if models else ""
-    assert not (models and models[1]), "no configuration here asks for it"
+    assert (alarm["blind"], alarm["method"]) == (None, "exact")
     tested = ""
     if test is not None:
         assert not test["doubted"]
-        fits = f"no contradiction to the model in {test['transitions']} transitions of all agents together; "
-        tested = "the model has not been tested yet; " if test["doubted"] is None else fits
-    return f"How sure: {tested}if the model is right, {alarm['method']}{same}."
+        fits = f"{test['transitions']} transitions of all agents do not contradict"
+        tested = f", which {'has not been tested yet' if test['doubted'] is None else fits}"
+    return f"How sure: as sure as the model{tested}. Computed exactly."
 
 
 def pace(agent: dict[str, Any], alarm: dict[str, Any]) -> str:

@@ -382,25 +382,24 @@ def test_where_causal_models_disagree_it_is_said_that_the_advice_does_not_depend
 
 def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(page: Page) -> None:
     said = "([alarm, test]) => import('/common.js').then(({ howSure }) => howSure(alarm, test))"
-    for method, test, words in (
-        ("exact", None, ""),
-        ("sampled", None, ""),
-        ("exact", {"doubted": True}, "transitions CONTRADICT the model; "),
-        ("exact", {"doubted": None}, "the model has not been tested yet; "),
+    fits = {"doubted": False, "transitions": 7}
+    for method, reason, test, words in (
+        ("exact", None, None, "as sure as the model. Computed exactly"),
+        ("sampled", None, None, "as sure as the model. Sampled"),
+        ("exact", None, {"doubted": True}, "not sure, as transitions CONTRADICT the model. Computed exactly"),
+        ("exact", None, {"doubted": None}, "as sure as the model, which has not been tested yet. Computed exactly"),
         (
-            "exact",
-            {"doubted": False, "transitions": 7},
-            "no contradiction to the model in 7 transitions of all agents together; ",
+            *("exact", None, fits),
+            "as sure as the model, which 7 transitions of all agents do not contradict. Computed exactly",
         ),
+        ("exact", "stale", fits, "not at all now, as the formula is blind"),
+        ("sampled", "model_doubt", fits, "not sure, as transitions CONTRADICT the model. Sampled"),
     ):
-        alarm = {"method": method, "summary": "a: P = 1. Exact for this model."}
-        assert page.evaluate(said, [alarm, test]) == f"How sure: {words}if the model is right, {method}."
-    for reason, words in (
-        ("stale", "not at all now, as the formula is blind"),
-        ("model_doubt", "transitions CONTRADICT the model; if the model is right, exact"),
-    ):
-        alarm = {"method": "exact", "summary": "a: P = 1.", "blind": reason}
-        assert page.evaluate(said, [alarm, {"doubted": False, "transitions": 7}]) == f"How sure: {words}."
+        alarm = {"method": method, "summary": "a: P = 1. Exact for this model.", "blind": reason}
+        assert page.evaluate(said, [alarm, test]) == f"How sure: {words}."
+
+
+def test_in_which_causal_models_a_firing_alarm_holds_is_among_its_details(page: Page) -> None:
     for causal_model, agent, models in (
         ("any", "a", "every causal model"),
         ("stable", "a", "every stable causal model"),
@@ -409,16 +408,12 @@ def test_how_sure_a_number_is_depends_on_how_it_was_obtained_and_on_the_model(pa
         verdict = regretted("regret", robust=True, profile={0: (0.6, 0.7)}, offset=0)
         verdict = msgspec.structs.replace(verdict, causal_model=causal_model)
         summary = tell_all(f"regret(clinicians, {GOAL})", verdict, agent=agent).summary
-        finding = summary.rpartition(" These " if " These " in summary else " Same ")[0]
-        alarm = {"method": "exact", "summary": summary, "state": "firing"}
-        assert page.evaluate(said, [alarm, None]) == (
-            f"How sure: if the model is right, exact; from now on, the same in {models}."
-        )
+        alarm = {"summary": summary, "state": "firing"}
+        fact = "(alarm) => import('/common.js').then(({ causalModels }) => causalModels(alarm))"
+        assert page.evaluate(fact, alarm) == ["from now on", f"the same in {models}"]
         found = "(alarm) => import('/common.js').then(({ finding }) => finding(alarm))"
-        assert page.evaluate(found, alarm) == finding
-        assert page.evaluate(found, {**alarm, "state": "resolved"}) == alarm["summary"], (
-            "how sure is not said beside it"
-        )
+        assert page.evaluate(found, alarm) == summary.rpartition(" These " if " These " in summary else " Same ")[0]
+        assert page.evaluate(found, {**alarm, "state": "resolved"}) == summary
 
 
 def test_an_alarm_that_ended_with_its_episode_is_not_said_to_be_resolved(page: Page, scene: Scene, served: str) -> None:

@@ -1,6 +1,6 @@
 // The page of one agent: each formula in a sentence and over time, those that need somebody first, and the agent's alarms.
 import {
-  POLICY_ASSUMED, ago, at, between, blindSince, departing, deviates, element, evidenceOf, finding, follow, grouped, isMoment, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
+  POLICY_ASSUMED, ago, at, between, blindSince, causalModels, departing, deviates, element, evidenceOf, finding, follow, grouped, isMoment, length, makeDetails, makeFacts, makeMore, makeSentence, makeShape,
   many, moment, part, put, repeatsOf, required, rowOf, shortened, span, sync, tell, values, verdictOf,
 } from "./common.js";
 import { course, makeAlarm, makeInstructions, makeProfile, makeRunbook, makeSure } from "./alarm.js";
@@ -37,7 +37,7 @@ function makeFormula({ formula: { name: title } }) {
     card.classList.toggle("firing", formula.state === "firing");
     for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
-    facts.render([...values(formula), ["required", required(formula.threshold)], ...(firing ? [course(firing)] : []), ...factsOf(formula)]);
+    facts.render([...values(formula), ["required", required(formula.threshold)], ...(firing ? [course(firing), causalModels(formula)] : []), ...factsOf(formula)]);
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);
     for (const other of others) other.render(formula);
@@ -45,13 +45,13 @@ function makeFormula({ formula: { name: title } }) {
   });
 }
 
-// Since when its alarm is firing, and how grave that is; else its verdict.
+// Since when its alarm fires, and how grave that is; else its verdict.
 function sinceOf(formula, alarms, now) {
   const firing = alarms.find(({ state }) => state === "firing");
   const blind = blindSince(formula) && `; ${blindSince(formula)}`;
   if (!firing) return `${verdictOf(formula)}${blind}`;
   const long = isMoment(firing.since_unix) ? `, for ${span(length(firing.since_unix, now))}` : "";
-  return `${firing.severity}, since ${moment(firing.since_unix)}${long}; ${verdictOf(formula)}${blind}`;
+  return `${firing.severity}, since ${moment(firing.since_unix)}${long}${blind}`;
 }
 
 function factsOf(formula) {

@@ -1,6 +1,6 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
 import {
-  STATES, agentPage, ask, between, element, finding, fromNow, howSure, isMoment, length, lookBack, makeDetails, makeFacts, makeLabelled, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
+  STATES, agentPage, ask, between, causalModels, element, finding, fromNow, howSure, isMoment, length, lookBack, makeDetails, makeFacts, makeLabelled, makeMore, makeSentence, makeShape, makeTable, moment, named, number, part, put, required, span, stepsAgo,
   values,
 } from "./common.js";
 import { makeBands } from "./bands.js";
@@ -182,7 +182,7 @@ function makeExplanation() {
     dialog.classList.toggle("firing", alarm.state === "firing");
     runbook.render(alarm);
     const known = values(alarm).map(([name, text]) => [alarm.state === "firing" && alarm.blind ? `last known, ${name}` : name, text]);
-    facts.render([...known, ["required", required(alarm.threshold)], ["step", String(alarm.seq)], course(alarm)]);
+    facts.render([...known, ["required", required(alarm.threshold)], ["step", String(alarm.seq)], course(alarm), causalModels(alarm)]);
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);

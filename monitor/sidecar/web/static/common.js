@@ -222,8 +222,14 @@ export function makeSentence(className) {
 // The end of a summary that says in which causal models its numbers hold.
 const EVERYWHERE = / (?:These numbers hold|Same) in every (stable )?(?:causal )?model\.$/;
 
-// The summary of a firing alarm; in which causal models it holds is said by `howSure`, if that is all that its end says.
+// The summary of a firing alarm; in which causal models it holds is among the details, if that is all that its end says.
 export const finding = ({ summary, state }) => (state === "firing" ? summary.replace(EVERYWHERE, "") : summary);
+
+// What `finding` leaves out, as a fact.
+export function causalModels({ summary }) {
+  const models = EVERYWHERE.exec(summary);
+  return ["from now on", models ? `the same in every ${models[1] ?? ""}causal model` : ""];
+}
 
 // A text of which the first words, up to a colon, name the rest.
 export function makeLabelled(className = "") {
@@ -236,13 +242,12 @@ export function makeLabelled(className = "") {
 }
 
 // How the numbers were obtained, and whether the model fits the agents; `test`: the test of the model, if it is known here.
-export function howSure({ method, summary, blind }, test) {
+export function howSure({ method, blind }, test) {
   if (blind && blind !== "model_doubt") return "How sure: not at all now, as the formula is blind.";
-  const models = EVERYWHERE.exec(summary);
-  const tested = blind || test?.doubted ? "transitions CONTRADICT the model; " : !test ? "" : test.doubted === null ? "the model has not been tested yet; "
-    : `no contradiction to the model in ${test.transitions} transitions of all agents together; `;
-  const causal = models ? `; from now on, the same in every ${models[1] ?? ""}causal model` : "";
-  return `How sure: ${tested}if the model is right, ${method}${causal}.`;
+  const how = method === "exact" ? "Computed exactly." : "Sampled.";
+  if (blind || test?.doubted) return `How sure: not sure, as transitions CONTRADICT the model. ${how}`;
+  const tested = !test ? "" : test.doubted === null ? ", which has not been tested yet" : `, which ${test.transitions} transitions of all agents do not contradict`;
+  return `How sure: as sure as the model${tested}. ${how}`;
 }
 
 // ---- numbers and times as text ----
