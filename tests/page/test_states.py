@@ -411,6 +411,7 @@ def test_in_which_causal_models_a_firing_alarm_holds_is_among_its_details(page: 
         alarm = {"summary": summary, "state": "firing"}
         fact = "(alarm) => import('/common.js').then(({ causalModels }) => causalModels(alarm))"
         assert page.evaluate(fact, alarm) == ["from now on", f"the same in {models}"]
+        assert page.evaluate(fact, {**alarm, "state": "resolved"}) == ["from now on", ""], "it is in its sentence"
         found = "(alarm) => import('/common.js').then(({ finding }) => finding(alarm))"
         assert page.evaluate(found, alarm) == summary.rpartition(" These " if " These " in summary else " Same ")[0]
         assert page.evaluate(found, {**alarm, "state": "resolved"}) == summary

@@ -33,11 +33,12 @@ function makeFormula({ formula: { name: title } }) {
     put(since, sinceOf(formula, alarms, axes.to));
     since.className = `quiet${formula.state === "firing" ? " word-firing" : ""}`;
     const firing = alarms.find(({ state }) => state === "firing");
-    summary.render(finding({ summary: formula.summary, state: firing?.state }) || "No verdict: between episodes.");
+    const said = { summary: formula.summary, state: firing?.state };
+    summary.render(finding(said) || "No verdict: between episodes.");
     card.classList.toggle("firing", formula.state === "firing");
     for (const about of [how, sure, runbook]) about.render(firing ?? {});
     details.render(formula.details);
-    facts.render([...values(formula), ["required", required(formula.threshold)], ...(firing ? [course(firing), causalModels(formula)] : []), ...factsOf(formula)]);
+    facts.render([...values(formula), ["required", required(formula.threshold)], ...(firing ? [course(firing), causalModels(said)] : []), ...factsOf(formula)]);
     chart.render({ formula, alarms, axes });
     profile.render(formula.profile);
     for (const other of others) other.render(formula);

@@ -277,8 +277,9 @@ function describeSystem(told, lost) {
   sayOf("model", "doubt-model", doubt.model.doubted === true || Boolean(others), about, lost || (untested && "the model has not been tested against any step yet"));
   const silent = told.blind.filter(({ reason }) => reason === "stale").map(({ agent }) => agent);
   const missing = silent.length ? `; none from ${shortened(silent)}` : "";
+  const none = silent.length ? `no step arrives from ${shortened(silent)}` : "no step with a time yet";
   const longest = lag && `${lag.seconds.toFixed(2)} s at most, of the messages that arrive${lag.seconds > SLOW ? ` (${lag.agent})` : ""}${missing}`;
-  sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && (silent.length ? `no step arrives from ${shortened(silent)}` : "no step with a time yet")));
+  sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && none));
 }
 
 // ---- the whole page ----

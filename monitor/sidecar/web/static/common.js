@@ -226,8 +226,8 @@ const EVERYWHERE = / (?:These numbers hold|Same) in every (stable )?(?:causal )?
 export const finding = ({ summary, state }) => (state === "firing" ? summary.replace(EVERYWHERE, "") : summary);
 
 // What `finding` leaves out, as a fact.
-export function causalModels({ summary }) {
-  const models = EVERYWHERE.exec(summary);
+export function causalModels({ summary, state }) {
+  const models = state === "firing" && EVERYWHERE.exec(summary);
   return ["from now on", models ? `the same in every ${models[1] ?? ""}causal model` : ""];
 }
 
